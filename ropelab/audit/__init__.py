@@ -32,8 +32,8 @@ class _CallableAudit(ModuleType):
         return audit(source, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A pool of processes pickles what it calls. A module has no pickle, so that its name
-        # is sent, and the other process imports it.
+        # A pool of processes pickles what it calls. A module has no pickle, so that its
+        # name is sent, and the other process imports it.
         return import_module, (__name__,)
 
 

@@ -40,8 +40,8 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     reference = case.reference.runtime.name
     return (
         f"{document.name}: {agreement}{describe_refusals(case)}. As {reference} reads"
-        f" it: {model_type}, {features}, base {write_number(spec.base)}, {method}, trained at"
-        f" {trained}{claimed}."
+        f" it: {model_type}, {features}, base {write_number(spec.base)}, {method}, trained"
+        f" at {trained}{claimed}."
     )
 
 

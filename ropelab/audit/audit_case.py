@@ -19,8 +19,8 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import MAXIMUM, find_language_part, find_rope_block
 from ropelab.runs.rows import group_pairs
 
-# The largest error of an angle, in radians, that counts as none: between two runtimes, or
-# by the rounding of a number format.
+# The largest error of an angle, in radians, that counts as none: between two runtimes,
+# or by the rounding of a number format.
 TOLERANCE = 0.01
 # Pairs with a lower frequency, in radians per token, count as not rotating. Their
 # wavelengths would overflow.

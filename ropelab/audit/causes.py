@@ -25,7 +25,8 @@ def find_length_to_claim(case: AuditCase) -> int | None:
     """
     if case.kind != "yarn":
         return None
-    # The message of a RefusedError would need a name for each value. It is not shown here.
+    # The message of a RefusedError would need a name for each value. It is not shown
+    # here.
     try:
         maximum = require_whole(case.maximum, MAXIMUM)
         original = require_whole(case.block.get(ORIGINAL), ORIGINAL)
@@ -95,7 +96,8 @@ def list_unscaled(case: AuditCase) -> list[str]:
     if len(names) < len(case.specs):
         return names
 
-    # If no runtime scales, the block may ask for a scaling that changes nothing: one by 1.
+    # If no runtime scales, the block may ask for a scaling that changes nothing: one by
+    # 1.
     factor = case.block.get("factor")
     divisors = case.block.get("long_factor")
     if factor not in (None, 1):

@@ -235,7 +235,8 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     changes = bool(fragment) or bool(flags.keys() - LENGTH_FLAGS)
     lost = list_lost(chosen, wanted, losses, changes)
 
-    # Runtimes that do not know the model are a loss only if no other runtime reads the text.
+    # Runtimes that do not know the model are a loss only if no other runtime reads the
+    # text.
     remarks: list[str] = []
     if losses.reading_count:
         remarks += losses.unread

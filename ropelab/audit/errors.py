@@ -85,8 +85,8 @@ def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
 def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that pass over a scaling.
 
-    There are two causes: a runtime computes the factor from the lengths of the file, which
-    gives 1, or it does not apply such a scaling at all.
+    There are two causes: a runtime computes the factor from the lengths of the file,
+    which gives 1, or it does not apply such a scaling at all.
     """
     length = find_length_to_claim(case)
     by_ratio = []

@@ -99,9 +99,9 @@ def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
 def find_meant_key(path: str) -> str:
     """Return the known key that an unknown key may be meant for; empty: none.
 
-    A longer name that contains the name of a known key, such as rope_interleave_factor, is
-    a separate key, and not a misspelling. If it only adds a number, as rope_theta_2 does,
-    the known key may be meant.
+    A longer name that contains the name of a known key, such as rope_interleave_factor,
+    is a separate key, and not a misspelling. If it only adds a number, as rope_theta_2
+    does, the known key may be meant.
     """
     *_, key = path.split(".")
     nearest = find_nearest_key(path)
@@ -169,8 +169,8 @@ def find_untyped_block(case: AuditCase) -> Iterator[AuditFinding]:
 def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:
     """Find keys beside the language part of a file that contradict this part.
 
-    The class of the language model does not look at these keys, so that a scaling there is
-    silently without effect.
+    The class of the language model does not look at these keys, so that a scaling there
+    is silently without effect.
     """
     prefix, text = find_language_part(case.document.config)
     architectures = str(case.document.config.get("architectures"))
@@ -239,8 +239,8 @@ def find_unread_values(
 ) -> Iterator[AuditFinding]:
     """Find values of the base and the width that no runtime takes.
 
-    ``outside_paths``: the keys that are reported already, since they are outside the dicts
-    of the layer types.
+    ``outside_paths``: the keys that are reported already, since they are outside the
+    dicts of the layer types.
     """
     values_in_use = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
     # The uses of each key by each runtime that reads the file.

@@ -77,8 +77,8 @@ def blame_runtimes(
         if reading.runtime.name in names and was_compared:
             level = "error"
 
-    # That a runtime finds no class for a model type is certain, even if our reader was not
-    # compared.
+    # That a runtime finds no class for a model type is certain, even if our reader was
+    # not compared.
     if values.get("reason") == explain_missing_class(case.document.config):
         level = "error"
     return make_finding(code, which, level, names=names, **values)

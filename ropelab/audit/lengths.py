@@ -89,8 +89,8 @@ def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
         return None
 
     if isinstance(scaling, LongRope) and isinstance(case.maximum, int):
-        # vLLM allows fewer tokens by default, and as many as the file states if a flag asks
-        # for them.
+        # vLLM allows fewer tokens by default, and as many as the file states if a flag
+        # asks for them.
         return max(spec.length, case.maximum)
     if name not in SERVERS_WITH_LIMIT and isinstance(scaling, Yarn | Llama3):
         most_tokens = scaling.factor * spec.trained_len

@@ -40,8 +40,8 @@ from ropelab.readers.trace import ABSENT, find_language_part, find_value
 from ropelab.runs.errors import check_known
 from ropelab.runs.rows import Rows, group_pairs
 
-# The last position at which rounding errors are searched. Beyond it float32 has lost all
-# angles.
+# The last position at which rounding errors are searched. Beyond it float32 has lost
+# all angles.
 LAST_SEARCHED_POSITION = 2**26
 # The column `proof` of rotations that are not the one of attention.
 PROOF_OF_EXTRA_ROTATIONS = "read from source, not run"
@@ -297,8 +297,8 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
     """Return a row per cast chain: its worst errors over all positions.
 
     A cast chain says which number format each step of the computation is rounded to.
-    Several runtimes may have the same chain. `beyond_from_tokens` is the first position with
-    an error above the tolerance.
+    Several runtimes may have the same chain. `beyond_from_tokens` is the first position
+    with an error above the tolerance.
     """
     last = min(case.length, LAST_SEARCHED_POSITION)
     specs = dict(case.specs)

@@ -107,7 +107,9 @@ def make_scaling_block(wanted: Wanted) -> Fragment:
 
 
 def state_attention(wanted: Wanted) -> Fragment:
-    """Return the key attention_factor, unless runtimes compute the wanted factor without it."""
+    """Return the key attention_factor, unless runtimes compute the wanted factor
+    without it.
+    """
     usual = compute_usual_attention(wanted)
     if math.isclose(wanted.attention_factor, usual, rel_tol=1e-12):
         return {}

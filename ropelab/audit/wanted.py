@@ -238,8 +238,8 @@ def keep_scaling(
     if note and not has_raised_factor:
         unreached_length = context
         reached = spec.length
-    # The length of the file may not change if dynamic scaling starts at it, or the factor
-    # of longrope comes from it.
+    # The length of the file may not change if dynamic scaling starts at it, or the
+    # factor of longrope comes from it.
     is_fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
     longest = spec.length
     if not is_fixed:

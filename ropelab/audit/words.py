@@ -87,8 +87,8 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
         equal_groups = [each for each in groups if describe_row(each.row) == text]
         first_wrong_position = group.row["first_off_tokens"]
         if first_wrong_position and equal_groups[0].row["first_off_tokens"] is None:
-            # The group has the same numbers in the table as the reference, such as its base,
-            # and some of its frequencies differ.
+            # The group has the same numbers in the table as the reference, such as its
+            # base, and some of its frequencies differ.
             pairs = describe_different_pairs(
                 group.spec, equal_groups[0].spec, case.length
             )

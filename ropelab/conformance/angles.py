@@ -1,7 +1,9 @@
-"""Mistakes that show in the angles of pairs: a wrong period, sums, other positions.
+"""Mistakes that show in the angles of pairs: a wrong value of 2 pi, angles in steps,
+angles that are summed token by token, and pairs that are one token off.
 
-The angle of a pair at a position is its frequency times the position. Codes differ from
-it by rounding; larger errors of a certain shape are explained here.
+The angle of a pair at a position is its frequency times the position. The angles of a
+correct implementation differ from it only by rounding. Larger errors of a known shape
+are explained here.
 """
 
 import math
@@ -19,33 +21,39 @@ from ropelab.math.numerics.reduction import (
     reduction_errors,
 )
 
-# Frequencies and factors are equal if they differ by no larger share. As much is lost
-# where they are read off tables in bfloat16.
+# The largest relative difference between frequencies, or between factors, that count as
+# equal. Reading them off tables in bfloat16 loses this much.
 CLOSE = 2e-3
-# The most by which rounding to bfloat16 moves cos and sin, and so an angle in radians.
+# The largest error of cos and sin from rounding to bfloat16. It is also the largest
+# error, in radians, of an angle that is computed from them.
 TABLE_ERROR = 2e-2
+# The words that begin an answer about the subtraction of 2 pi.
 LARGE_ARGUMENTS = "sin and cos of large arguments"
-# Ways of subtracting 2 pi from an angle in float32, by the words for them.
-PERIODS = {
+# The known ways of subtracting 2 pi from an angle in float32, by the words for each.
+KNOWN_REDUCTIONS = {
     "2 pi in one term": REDUCTIONS[1],
     "2 pi in two terms": REDUCTIONS[2],
     "2 pi in three terms": REDUCTIONS[3],
     "2 pi in two terms of 24 bits, products rounded": FULL_TERMS,
 }
-# A sine in float32 loses far less, in radians, if 2 pi is subtracted well.
+# Smaller errors of a sine, in radians, are not reported. A good reduction in float32
+# loses far less.
 LEAST_SINE_ERROR = 1e-3
-# At fewer positions the rounding of tables may look like a way of subtracting 2 pi.
+# The fewest positions from which a way of subtracting 2 pi is guessed. At fewer
+# positions the rounding of tables may look like one.
 ENOUGH_POSITIONS = 8
-# Numbers of entries that a table of one turn has. Finer tables lose less than is tolerated.
+# The usual numbers of entries of a table of one turn. Tables with more entries lose
+# less than is tolerated.
 STEPS = (16, 32, 64, 90, 100, 128, 180, 200, 256, 360, 512, 720, 1000, 1024)
-# Angles come from a table with steps if they differ from whole steps by a smaller share
-# of a step than this. float32 holds them this exactly.
-LEAST_STEP = 1e-3
-# Positions up to this one tell whether slow pairs are shifted.
+# The largest distance of an angle from a whole step of such a table, as a share of a
+# step. Angles in float32 are at least this near to their steps.
+STEP_TOLERANCE = 1e-3
+# The last position at which slow pairs are compared with shifted slow pairs.
 NEAR_POSITION = 256
-# Positions below are compared with sums of frequencies.
+# Only positions below this one are compared with sums of frequencies, which need an
+# entry for each token.
 LONGEST_SUM = 2**18
-# Sums of fewer tokens are too near to products to tell the two apart.
+# Sums of at most this many tokens are too near to products to tell the two apart.
 SHORTEST_SUM = 1000
 
 
@@ -54,14 +62,14 @@ def wrap_angles(angles: Table) -> Table:
     return np.asarray((angles + np.pi) % (2 * np.pi) - np.pi)
 
 
-def explain_further(
+def explain_more_positions(
     observed: Observed,
     expected: Expected,
     tolerance: float,
 ) -> Fault | None:
-    """Name the first of many further positions at which cos and sin are wrong.
+    """Name the first wrong position in a second, larger set of positions.
 
-    ``observed`` is what a code computes there.
+    ``observed``: what the implementation computes at these positions.
     """
     if observed.fault:
         return observed.fault
@@ -75,10 +83,12 @@ def explain_further(
         largest = np.maximum(cos_errors, sin_errors)
         errors = largest / expected.spec.attention_factor
 
-    # Rotated features in bfloat16 are sums of two products, which lose more than a table.
     lost_in_float32 = expected.budget().angles(positions).max(axis=1)
-    # The comparison is False for NaN, which is wrong.
-    is_right = errors <= max(tolerance, TABLE_ERROR) + lost_in_float32
+    # Rotated vectors in bfloat16 are sums of two rounded products, and may lose more
+    # than the tolerance. So the error of a table in bfloat16 is allowed here at least.
+    allowed = max(tolerance, TABLE_ERROR) + lost_in_float32
+    # NaN compares False, so that it counts as wrong.
+    is_right = errors <= allowed
     if is_right.all():
         return None
 
@@ -100,14 +110,15 @@ def explain_period(
     expected: Expected,
     tolerance: float,
 ) -> str:
-    """Return how a code reduces large angles wrongly; empty if it reduces them rightly.
+    """Return how an implementation reduces large angles wrongly; empty: it reduces them
+    rightly.
 
     Some pairs have angles without an error in float32. If such a pair is off, its angle
     was lost in the computation of sin and cos, which subtracts multiples of 2 pi first.
 
     Args:
         differences: the observed angles less the right angles.
-        observed: what a code computes.
+        observed: what the implementation computes.
         expected: what it should compute.
         tolerance: radians by which an angle may be off.
     """
@@ -126,9 +137,9 @@ def explain_period(
     if reduction:
         return reduction
 
-    # With a wrong number for 2 pi the error grows in proportion to the angle. The
-    # proportion is measured at large angles, where other errors matter least, and has to
-    # be the same there within a quarter.
+    # If a number p is subtracted in place of 2 pi, the error of an angle is the angle
+    # times (2 pi - p) / p. This share is measured at large angles, where other errors
+    # matter least, and has to be the same there within a quarter.
     is_far = angles > angles.max() / 64
     shares = errors[is_far] / angles[is_far]
     mean = shares.mean()
@@ -170,15 +181,16 @@ def name_reduction(errors: Angles, angles: Angles) -> str:
     """Return in words how 2 pi is subtracted from angles, judged by the error of each
     angle.
 
-    Empty: no usual way loses as much.
+    Empty: none of KNOWN_REDUCTIONS predicts these errors.
     """
     largest = np.abs(errors).max()
-    for words, reduction in PERIODS.items():
+    for words, reduction in KNOWN_REDUCTIONS.items():
         halved = halve_period(reduction)
         fused = replace(reduction, fused=True)
         for variant in (reduction, halved, fused):
             lost = reduction_errors(angles, variant)
-            # The way explains the errors if it leaves less than a quarter of the largest.
+            # A way explains the errors if less than a quarter of the largest error is
+            # left.
             if np.abs(errors - lost).max() < largest / 4:
                 return words
     return ""
@@ -196,8 +208,8 @@ def explain_steps(observed: Observed, expected: Expected) -> Fault | None:
     for count in STEPS:
         step = math.tau / count
         distances = np.abs(angles / step - np.round(angles / step))
-        is_within = (errors <= step + lost_in_float32).all()
-        if is_within and distances.max() < LEAST_STEP:
+        is_within_one_step = (errors <= step + lost_in_float32).all()
+        if is_within_one_step and distances.max() < STEP_TOLERANCE:
             answer = f"angles come in {count} steps of a turn, as from a table of sines"
             return answer, "compute sin and cos of the angle itself"
     return None
@@ -211,7 +223,8 @@ def name_shifted_pairs(
 ) -> str:
     """Name pairs that are one token ahead of all other pairs, or one token behind.
 
-    Empty: other pairs are wrong, too, so that a shift of some pairs is not the mistake.
+    At least one pair has to be wrong. Empty: a pair is wrong in another way, so that a
+    shift of some pairs is not the mistake.
 
     ``differences``: the observed angles less the right angles, [positions, pairs].
     """
@@ -235,8 +248,10 @@ def name_shifted_pairs(
     return ""
 
 
-def are_summed(observed: Observed, expected: Expected, tolerance: float) -> bool:
-    """Return True if a code adds the frequency to the angle from token to token.
+def are_angles_accumulated(
+    observed: Observed, expected: Expected, tolerance: float
+) -> bool:
+    """Return True if the angle is accumulated: the frequency is added token by token.
 
     In float32 the sum differs from the product of position and frequency.
     """

@@ -17,17 +17,18 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import write_size
 from ropelab.runs.machine import find_free_memory
 
-# Squares of cos and sin that add up alike but for this share are on one circle: a table
-# in bfloat16 is off by 0.008.
-SAME_CIRCLE = 0.02
+# The largest difference between the sums cos^2 + sin^2 of a table, as a share of the
+# largest sum, if all pairs are on one circle. In bfloat16 these sums differ by 0.008.
+CIRCLE_TOLERANCE = 0.02
 
-# Smaller answers are taken to fit into memory. Asking how much is free takes longer than
-# all else that is done with a vector, and some code is asked one position at a time.
+# The most bytes of an answer that is taken to fit into memory. Asking how much memory
+# is free takes longer than everything else that is done with a vector, and some code is
+# asked one position at a time.
 SURELY_FITS_BYTES = 2**20
 
 
 def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Call with float32 arrays; code that refuses them is given torch tensors.
+    """Call a function with float32 arrays, or with torch tensors if it refuses arrays.
 
     ``given`` has the value of each parameter by its name.
     """
@@ -182,7 +183,7 @@ def split_real_table(table: np.ndarray) -> dict[str, np.ndarray] | None:
 
     for cos, sin in orders:
         squares = cos**2 + sin**2
-        is_one_circle = np.ptp(squares) <= SAME_CIRCLE * np.abs(squares).max()
+        is_one_circle = np.ptp(squares) <= CIRCLE_TOLERANCE * np.abs(squares).max()
         if squares.size > 1 and is_one_circle:
             return {"cos": cos, "sin": sin}
     return None

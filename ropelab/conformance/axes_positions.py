@@ -1,7 +1,7 @@
-"""The positions of several axes at which a code is asked, such as times, rows and columns.
+"""Positions on several axes (time, row, column) at which an implementation is asked.
 
-There are two sets. In the first, one axis moves at a time. The second has the patches of
-an image row by row, for code that takes only whole images.
+There are two sets. In the first set one axis moves at a time. The second set has the
+patches of an image row by row, for an implementation that takes only whole images.
 """
 
 import numpy as np
@@ -18,11 +18,12 @@ GRID = (12, 28)
 # The first position, and the steps from there along one axis while the other axes stay.
 START = (5, 3, 2)
 STEPS = (1, 7, 61, 509)
-# The number of random positions that follow, and the number that they stay below.
-RANDOM = 64
+# The number of random positions after these, and the number below which each coordinate
+# of them is.
+RANDOM_COUNT = 64
 RANDOM_LIMIT = 4096
-# Slow pairs are looked at in texts up to this length. Codes may make a table with a row
-# for each position of the text.
+# The length in tokens of the longest text in which slow pairs are looked at. The limit
+# keeps the tables small that an implementation makes with a row for each position.
 LONGEST_TEXT = 2**18
 
 
@@ -57,15 +58,15 @@ def choose_axes_positions(expected: Expected, is_grid: bool) -> Positions:
             if moved.max() < step_limit:
                 columns.append(moved)
     random = np.random.default_rng(0)
-    columns.append(random.integers(0, random_limit, (axes.count, RANDOM)))
+    columns.append(random.integers(0, random_limit, (axes.count, RANDOM_COUNT)))
     return np.concatenate(columns, axis=1)
 
 
 def list_steps(step_limit: int) -> tuple[int, ...]:
     """Return the steps along one axis.
 
-    If the positions below ``step_limit`` reach farther than STEPS, one more step leads to
-    the last of them.
+    If the positions below ``step_limit`` reach farther than STEPS, one more step is
+    added. It takes the axis that starts farthest to the last of these positions.
     """
     step_to_last = step_limit - 1 - max(START)
     if step_to_last <= max(STEPS):
@@ -79,8 +80,10 @@ def order_in_blocks(positions: Positions, size: int) -> Positions:
     A block has ``size`` rows and columns. Positions that are not the patches of a whole
     image, row by row, are returned unchanged.
     """
-    rows, columns = (positions[-2:].max(axis=1) + 1).tolist()
-    if positions.shape != (2, rows * columns):
+    if len(positions) != 2:
+        return positions
+    rows, columns = (positions.max(axis=1) + 1).tolist()
+    if positions.shape[1] != rows * columns:
         return positions
     patches = np.indices((rows, columns)).reshape(2, -1)
     is_image = np.array_equal(patches, positions)

@@ -1,4 +1,5 @@
-"""The results of right code at positions of several axes, and of code with a mistake.
+"""What an implementation computes at positions of several axes, if it is right or has a
+mistake.
 
 Each pair of a head reads one axis of the position, such as the row of a patch: its angle
 is its frequency times the coordinate on this axis.
@@ -44,8 +45,8 @@ class Reference:
         return self.axes.angles(self.positions, self.inv_freq)
 
     def is_like(self, observed: Observed, angles: Table) -> bool:
-        """Return True if a code's cos and sin are the rounded cos and sin of these
-        angles.
+        """Return True if the observed cos and sin are those of these angles, but for
+        rounding.
         """
         if observed.cos.shape != angles.shape:
             return False
@@ -54,9 +55,10 @@ class Reference:
 
 
 def make_reference(expected: Expected, positions: Positions) -> Reference:
-    """Return what a right code computes at these positions.
+    """Return what a right implementation computes at these positions.
 
-    It may lose as much as on the axis with the farthest coordinate.
+    The allowed errors are those on the axis with the farthest coordinate, where
+    rounding loses most.
     """
     axes = expected.spec.axes
     assert axes is not None

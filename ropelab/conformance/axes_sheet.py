@@ -35,14 +35,15 @@ from ropelab.readers.axes import PromptRule
 from ropelab.runs.errors import InputError
 
 Arrays = Mapping[str, np.ndarray]
-# How names of arrays at positions of several axes begin.
+# The beginning of the names of arrays at positions of several axes.
 PREFIX = "axes_"
 # The array with the position ids of a prompt.
 PROMPT = "prompt_positions"
 # The end of the names of parts of an answer, as in `q at several axes`.
 AT_AXES = " at several axes"
-# Arrays that may be at positions of several axes although their names do not begin so.
-PLAIN = ("positions", "cos", "sin", "q", "k", "q_rotated", "k_rotated")
+# The names of arrays that may be at positions of several axes, although they do not
+# begin with PREFIX.
+NAMES_WITHOUT_PREFIX = ("positions", "cos", "sin", "q", "k", "q_rotated", "k_rotated")
 
 
 def choose_kit_axes_positions(expected: Expected) -> Positions:
@@ -100,13 +101,13 @@ def make_axes_sheet(
         prompt = make_prompt(rule)
         if prompt_text:
             prompt = parse_prompt(prompt_text, rule)
-        right = count_positions(Counting(rule), prompt)
-        arrays[PROMPT] = right
+        right_positions = count_positions(Counting(rule), prompt)
+        arrays[PROMPT] = right_positions
         facts["prompt"] = describe_prompt(rule, prompt)
         for name, sentence, counting in list_countings(rule):
             wrong_positions = count_positions(counting, prompt)
             # Mistakes that do not show in this prompt are left out.
-            if not np.array_equal(wrong_positions, right):
+            if not np.array_equal(wrong_positions, right_positions):
                 arrays[f"prompt_mistake_{name}"] = wrong_positions
                 says[f"prompt_{name}"] = sentence
     return arrays, says, facts
@@ -120,7 +121,7 @@ def take_axes(arrays: Arrays) -> dict[str, np.ndarray]:
     for name, array in arrays.items():
         if name.startswith(PREFIX) or name == PROMPT:
             arrays_of_axes[name] = array
-        elif has_axes and name in PLAIN:
+        elif has_axes and name in NAMES_WITHOUT_PREFIX:
             arrays_of_axes[f"{PREFIX}{name}"] = array
     return arrays_of_axes
 
@@ -151,12 +152,12 @@ def explain_stored(
         return outcomes
 
     positions = read_axes_positions(path, arrays, expected)
-    right = f"axes of positions are right at {positions.shape[1]} positions"
+    right_answer = f"axes of positions are right at {positions.shape[1]} positions"
     for part, observed in observe_stored(path, arrays, expected, vectors, positions):
         fault = observed.fault
         if not fault:
             fault = explain_movement(observed, expected, positions)
-        answer = right
+        answer = right_answer
         if not fault:
             undecided = find_undecided_pairs(observed, expected, positions)
             answer += describe_undecided(undecided, positions)

@@ -1,7 +1,8 @@
 """Pairs that turn so slowly that their tables hardly show which axis they read.
 
-Over the positions that a code is asked for, the slowest pairs turn by little, so that
-even the tables of a wrong axis are within the allowed error. A slow pair is called
+A code is an implementation under test. Over the positions at which it is asked, the
+slowest pairs turn by little, so that even the tables of a wrong axis are within the
+allowed error. A slow pair is called
 wrong if its tables are much nearer to the tables of another axis. If they are near to
 the tables of both axes, the pair is called undecided.
 """
@@ -25,7 +26,7 @@ from ropelab.runs.sentences import join_names
 # A pair reads an axis if the distance between the right tables of this axis and of
 # another axis is at least this many times the distance of the pair's tables from the
 # right tables of this axis.
-CLEAR = 4
+CLEAR_RATIO = 4
 
 
 def explain_slow_pairs(observed: Observed, right: Reference) -> Fault | None:
@@ -39,7 +40,7 @@ def explain_slow_pairs(observed: Observed, right: Reference) -> Fault | None:
         if nearest == axis:
             continue
         separation = measure_separation(right, pair, axis, nearest)
-        if CLEAR * distances[nearest, pair] < separation:
+        if CLEAR_RATIO * distances[nearest, pair] < separation:
             return describe_other_axis(right, pair, names[nearest])
     return None
 
@@ -51,7 +52,7 @@ def find_undecided_pairs(
 ) -> list[int]:
     """Return the numbers of the pairs whose tables do not show which axis moves them.
 
-    Pairs of frequency 0 are not among them: no axis moves these.
+    Pairs of frequency 0 are left out, since no axis moves them.
     """
     right = make_reference(expected, positions)
     for ordered in list_right_orders(right):
@@ -65,7 +66,7 @@ def find_undecided_pairs(
         for other in range(right.axes.count):
             if other != axis:
                 separations.append(measure_separation(right, pair, axis, other))
-        is_clear = CLEAR * distances[axis, pair] < min(separations)
+        is_clear = CLEAR_RATIO * distances[axis, pair] < min(separations)
         if right.inv_freq[pair] and not is_clear:
             undecided.append(pair)
     return undecided

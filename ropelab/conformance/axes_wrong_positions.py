@@ -1,4 +1,4 @@
-"""Codes that read the right axes at wrong positions, and what each computes.
+"""What implementations compute that read the right axes at wrong positions.
 
 Positions are rows and columns of patches, and times of frames. On some axes positions
 are counted from 0. On centred axes they are shares of the image, from -1 at one edge to
@@ -80,7 +80,8 @@ def list_centred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
     # From -1 to 1 at the middles of the patches.
     between = (2 * plain + 1) / sizes - 1
 
-    # A centre is at half of the last index, at half of the size, or at that rounded down.
+    # The centre is taken at half of the last index, at half of the size, or at half of
+    # the size rounded down.
     return [
         (centre, fix, plain - (sizes - 1) / 2),
         (centre, fix, plain - sizes / 2),
@@ -181,7 +182,7 @@ def list_numbered(right: Reference) -> Iterator[Movement]:
     height, width = right.positions[-2:].max(axis=1) + 1
     rows, columns = right.positions[-2:].astype(np.float64)
 
-    # Patches may be numbered in this image, or in the largest square one.
+    # Patches may be numbered as in this image, or as in the largest square image.
     side = right.spec.trained_len
     numberings = []
     for image_height, image_width in ((height, width), (side, side)):

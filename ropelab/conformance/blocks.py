@@ -1,6 +1,7 @@
 """The 2 x 2 block that multiplies a pair: a rotation, or a known mistake.
 
-A code that rotates a pair wrongly still multiplies it by some block at each position.
+A code (an implementation under test) that rotates a pair wrongly still multiplies the
+pair by some block at each position.
 `explain_blocks` compares these blocks with the blocks of each known mistake.
 """
 
@@ -52,9 +53,9 @@ add_shape(
     "uses the rotated first",
     lambda c, s: (c, -s, c * s, c - s * s),
 )
-# How to lay out the columns of cos and sin, by the pairs that a code has laid them out
-# for.
-CROSSED = {
+# The advice how to lay out the columns of cos and sin, by the wrong pairs for which a
+# code has laid them out.
+LAYOUT_FIXES = {
     "adjacent": "cos = cat(cos, cos), likewise sin",
     "half": "cos = repeat(cos, 2)",
 }
@@ -75,7 +76,7 @@ def explain_blocks(
     lengths = np.maximum(np.hypot(a, b), np.hypot(c, d))
     allowed = EIGHT_BIT_ERROR * float(np.median(lengths))
 
-    # A rotation has a = d and b = -c. The comparison is False for NaN, which is wrong.
+    # A rotation has a = d and b = -c. NaN compares False, so that it counts as wrong.
     errors = np.maximum(np.abs(a - d), np.abs(b + c))
     is_right = errors <= allowed
     if is_right.all():
@@ -122,4 +123,6 @@ def list_known_blocks(
 
 def describe_crossed(order: str) -> Fault:
     """Name columns of cos and sin that are laid out for ``order`` pairs by mistake."""
-    return f"the columns of cos and sin are laid out for {order} pairs", CROSSED[order]
+    return f"the columns of cos and sin are laid out for {order} pairs", LAYOUT_FIXES[
+        order
+    ]

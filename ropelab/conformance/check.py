@@ -87,6 +87,7 @@ def check(
 
 
 def check_tolerance(tolerance: float) -> None:
+    """Raise InputError unless the tolerance can tell right code from wrong code."""
     # No phase is off by more than pi: with a larger tolerance all code would be right.
     if not (isinstance(tolerance, Real) and 0 < tolerance < math.pi):
         raise InputError(

@@ -84,7 +84,7 @@ def leave_out_axes(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     names_of_axes = {*axes_sheet.take_axes(arrays), "positions"}
     positions = arrays.get("positions")
     if positions is not None and positions.ndim == 2:
-        names_of_axes |= {*axes_sheet.PLAIN}
+        names_of_axes |= {*axes_sheet.NAMES_WITHOUT_PREFIX}
 
     return {name: array for name, array in arrays.items() if name not in names_of_axes}
 
@@ -106,7 +106,7 @@ def check_stored_axes(
     if expected.spec.axes is None:
         # Arrays with the usual names may have positions of two axes for another reason.
         names = arrays_of_axes.keys() & arrays
-        if all(name in axes_sheet.PLAIN for name in names):
+        if all(name in axes_sheet.NAMES_WITHOUT_PREFIX for name in names):
             return {}
         raise InputError(
             f"{path} has positions of several axes, and the configuration has one, or"

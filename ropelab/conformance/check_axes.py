@@ -1,4 +1,4 @@
-"""Check code that takes positions of several axes, and encoders of images."""
+"""Check implementations that take positions of several axes, and encoders of images."""
 
 from collections.abc import Mapping
 from dataclasses import replace

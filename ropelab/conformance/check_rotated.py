@@ -1,8 +1,8 @@
-"""Check rotated vectors against what right codes lose by rounding.
+"""Check rotated vectors against what right implementations lose by rounding.
 
-A right code may compute in float32 or in a smaller format, and how much it may lose
-then is known for each position (`bound_rotated`). Vectors within one of these bounds
-are right. For all other vectors the mistake is sought.
+A right implementation may compute in float32 or in a smaller format, and how much it
+may lose then is known for each position (`bound_rotated`). Vectors within one of these
+bounds are right. For all other vectors the mistake is sought.
 """
 
 import math
@@ -97,7 +97,7 @@ def describe_within(
     bound.
 
     Args:
-        differences: from the right vectors.
+        differences: the observed vectors less the right vectors.
         bounds: the largest error at each position, for each kind of right code.
         positions: the positions.
     """
@@ -105,11 +105,11 @@ def describe_within(
     for kind, bound in bounds.items():
         if (errors <= bound).all():
             worst = int((errors - bound).argmax())
-            most = (
+            largest = (
                 f"{errors[worst]:.2g}, allowed {bound[worst]:.2g}, at position"
                 f" {positions[worst]}"
             )
-            return f"right, as an honest {kind} code loses as much ({most})"
+            return f"right, as an honest {kind} code loses as much ({largest})"
     return ""
 
 
@@ -131,8 +131,8 @@ def explain_some_vectors(
     mistake in all pairs.
     """
     rotated = before[..., expected.spec.rotated]
-    shares_of_numbers = (rotated != 0).mean(axis=-1)
-    is_dense = shares_of_numbers.min() > 0.5
+    nonzero_shares = (rotated != 0).mean(axis=-1)
+    is_dense = nonzero_shares.min() > 0.5
     if is_wrong.all() or not is_dense:
         return None
 

@@ -1,10 +1,10 @@
 """Compare the tables of a code with the right tables, and name the first fault.
 
-A code is known by the cos and sin that it gives each pair of features at some positions
-(`Observed`). The following is checked, in this order: whether all numbers are finite,
-the pairs and the features that rotate, swapped tables, positions, frequencies, the
-factor on cos and sin, and at last how far angles are off by rounding. A later fault
-means nothing where an earlier one was found.
+A code is an implementation under test. It is known by the cos and sin that it gives
+each pair of features at some positions (`Observed`). The following is checked, in this
+order: whether all numbers are finite, the pairs and the features that rotate, swapped
+tables, positions, frequencies, the factor on cos and sin, and at last how far angles
+are off by rounding. A later fault means nothing where an earlier one was found.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ import numpy as np
 
 from ropelab.conformance.angles import (
     LARGE_ARGUMENTS,
-    are_summed,
+    are_angles_accumulated,
     describe_small_loss,
-    explain_further,
+    explain_more_positions,
     explain_period,
     explain_steps,
     name_shifted_pairs,
@@ -40,10 +40,10 @@ from ropelab.conformance.sines import LEAST_OF_SLOW_PAIRS, explain_sine
 from ropelab.conformance.wrong_tables import explain_tables
 from ropelab.runs.rows import Result, Rows
 
-# A rounding explains tables if their mean difference from the tables of this rounding
-# is at most this.
-FITS = 1e-3
-REDUCE = "reduce angles by 2 pi in float64, or in three terms with fma"
+# The largest mean difference between observed tables and the tables of a rounding that
+# explains them.
+FIT_TOLERANCE = 1e-3
+REDUCE_ANGLES = "reduce angles by 2 pi in float64, or in three terms with fma"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     """
     result = judge(observed, expected, tolerance)
     if not result.wrong and observed.further is not None:
-        fault = explain_further(observed.further, expected, tolerance)
+        fault = explain_more_positions(observed.further, expected, tolerance)
         if fault:
             answer, fix = fault
             result = replace(result, answer=answer, wrong=True, fix=fix)
@@ -77,7 +77,9 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
 
 
 def judge(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    """Name the first thing that is wrong, without the further positions."""
+    """Name the first thing that is wrong at the positions of ``observed`` itself, and
+    not at the further ones.
+    """
     if not (are_bounded(observed.cos) and are_bounded(observed.sin)):
         answer = "tables hold numbers that are not finite"
         return Check(answer, True, "see how they are made")
@@ -129,7 +131,8 @@ def explain_numbers(
     rows: list[dict[str, Any]],
 ) -> Fault | None:
     """Name faults of factors and frequencies; ``rows``: the rows of `compare_casts`."""
-    # Tables with uneven factors do not show angles, which are looked at next.
+    # If factors differ from entry to entry, angles cannot be read off the tables, and
+    # the faults of angles below are not looked for.
     fault = explain_uneven_gain(observed)
     if fault:
         return explain_sine(observed, expected) or fault
@@ -138,7 +141,7 @@ def explain_numbers(
     is_rounded = False
     if rows:
         nearest = rows[0]
-        fits = nearest["mean_difference"] < FITS
+        fits = nearest["mean_difference"] < FIT_TOLERANCE
         is_rounded = fits and nearest["cast"] != "float32"
     if not is_rounded:
         fault = explain_steps(observed, expected) or explain_sine(observed, expected)
@@ -164,7 +167,7 @@ def judge_angles(
     differences = np.arctan2(observed.sin, observed.cos) - right
     errors = np.abs(wrap_angles(differences))
     lost_in_float32 = expected.budget().angles(observed.positions)
-    # The comparison is False for NaN, which is wrong.
+    # NaN compares False, so that it counts as wrong.
     is_within = (errors <= tolerance + lost_in_float32).all(axis=1)
     wrong_rows = np.flatnonzero(~is_within)
     if not wrong_rows.size:
@@ -180,7 +183,7 @@ def judge_angles(
     excess = errors - lost_in_float32
     worst = np.unravel_index(excess.argmax(), errors.shape)
     stage, fix = name_stage(differences, observed, expected, tolerance, rows)
-    # Not every position is asked for, so that an earlier one may be off, too.
+    # Not every position is asked for, so that an earlier position may be off, too.
     answer = (
         f"{stage}: off by {errors[worst]:.3g} rad, and by more than {tolerance:g} first at"
         f" position {first} of those looked at"
@@ -208,14 +211,14 @@ def name_stage(
     if is_unexplained or is_table:
         period = explain_period(differences, observed, expected, tolerance)
         if period:
-            return f"{LARGE_ARGUMENTS} ({period})", REDUCE
+            return f"{LARGE_ARGUMENTS} ({period})", REDUCE_ANGLES
 
     if not is_unexplained:
         fix = "form angles in float32 and round only the table"
         if nearest.startswith("table in "):
             fix = "keep cos and sin in 16 bits or more"
         return nearest, fix
-    if are_summed(observed, expected, tolerance):
+    if are_angles_accumulated(observed, expected, tolerance):
         answer = "angles are summed in float32 from token to token"
         return answer, "angle = position * inv_freq"
     shifted = name_shifted_pairs(differences, observed, expected, tolerance)

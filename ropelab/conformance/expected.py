@@ -42,7 +42,7 @@ LATE_TOKENS = 4096
 
 @dataclass(frozen=True)
 class Rotation:
-    """A rotary code in float64, right by default or with one mistake."""
+    """A rotary implementation in float64, right by default or with one mistake."""
 
     inv_freq: Frequencies
     # The factor on cos and sin.
@@ -149,14 +149,16 @@ class Expected:
         return frequencies * self.inv_freq / spec.geometry.inv_freq
 
     def budget(self, kind: Kind = "float32") -> Budget:
-        """Return how much a right code may lose by rounding, computed in this way."""
+        """Return how much a right code of some kind, such as float32, may lose by
+        rounding.
+        """
         spectrum = Spectrum(self.inv_freq, self.spec.base, self.spec.rotary_dim)
         return Budget(kind, spectrum, self.spec.attention_factor)
 
 
 def choose_positions(expected: Expected) -> np.ndarray:
-    """Return the positions to ask for: the usual positions, and the ends of both
-    lengths.
+    """Return the positions to ask for: the usual positions, and those around the ends
+    of the trained length and of the context.
     """
     trained = expected.spec.trained_len
     length = expected.length
@@ -171,7 +173,7 @@ def choose_positions(expected: Expected) -> np.ndarray:
 def find_sine_positions(length: int) -> list[int]:
     """Return late positions at which sines of large arguments lose most.
 
-    One radian per token is assumed, as pair 0 turns where nothing divides it.
+    The frequency of pair 0 without a scaling is assumed: one radian per token.
     """
     start = max(length - LATE_TOKENS, 0)
     late_positions = np.arange(start, length)
@@ -246,15 +248,15 @@ def expect_config(
         expected = Expected(spec, length_asked, by_runtime, layers, note, rotating)
         expected_layers[layer] = expected
 
-    for kind in list_rotations(text):
-        rotation = read_rotation(registry.REFERENCE, kind, text, layers).spec
+    for rotation_name in list_rotations(text):
+        rotation = read_rotation(registry.REFERENCE, rotation_name, text, layers).spec
         if rotation:
             # How other runtimes read this rotation is not known.
-            expected_layers[kind] = Expected(
+            expected_layers[rotation_name] = Expected(
                 rotation,
                 length or rotation.length,
                 by_runtime={},
-                layers={kind: rotation},
+                layers={rotation_name: rotation},
             )
     if vision:
         expected_layers[VISION] = expect_vision(vision)
@@ -276,7 +278,7 @@ def find_main(layers: Mapping[str, Expected]) -> str:
 
 
 def choose_layer(layers: Mapping[str, Expected], name: str = "") -> Expected:
-    """Return the rotation of a layer type; empty: that which sees the whole context."""
+    """Return the rotation of a layer type, or of the one that sees the whole context."""
     check_texts(layer_type=name)
     if name:
         return layers[check_known("layer type", name, layers)]

@@ -27,15 +27,15 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     right = expected.rotation
     width = spec.rotary_dim
     base = spec.base
-    plain = inverse_frequencies(width, base)
+    unscaled = inverse_frequencies(width, base)
     inv_freq = right.inv_freq
 
-    other: Pairing = "half"
+    other_pairing: Pairing = "half"
     says = "half pairing instead of adjacent"
     if spec.pairing == "half":
-        other = "interleaved"
+        other_pairing = "interleaved"
         says = "adjacent pairing instead of half"
-    yield "pairing", says, replace(right, pairing=other)
+    yield "pairing", says, replace(right, pairing=other_pairing)
     says = "the rotation has the wrong sign"
     yield "direction", says, replace(right, inv_freq=-inv_freq)
     for name in ("minus", "overwritten"):
@@ -47,19 +47,19 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     yield "twice", says, replace(right, inv_freq=2 * inv_freq)
 
     other_base = 10000.0 if base != 10000.0 else 500000.0
-    of_other_base = replace(spec, base=other_base).inv_freq(expected.length)
+    inv_freq_of_other_base = replace(spec, base=other_base).inv_freq(expected.length)
     says = f"base {write_number(other_base)} instead of {write_number(base)}"
-    yield "base", says, replace(right, inv_freq=of_other_base)
+    yield "base", says, replace(right, inv_freq=inv_freq_of_other_base)
     rounded = round_to(inv_freq, FORMATS["bfloat16"])
     yield "frequencies", "inv_freq in bfloat16", replace(right, inv_freq=rounded)
     yield "angles", "angle in bfloat16", replace(right, angle_format="bfloat16")
 
     if isinstance(spec.scaling, Unscaled):
         says = f"the exponent divides by {2 * width} instead of {width}"
-        yield "exponent", says, replace(right, inv_freq=np.sqrt(plain))
-    elif not np.allclose(inv_freq, plain):
+        yield "exponent", says, replace(right, inv_freq=np.sqrt(unscaled))
+    elif not np.allclose(inv_freq, unscaled):
         says = f"the scaling is not applied: {spec.method} is missing"
-        yield "unscaled", says, replace(right, inv_freq=plain)
+        yield "unscaled", says, replace(right, inv_freq=unscaled)
         twice = replace(right, inv_freq=expected.scale(inv_freq))
         yield "scaled_twice", "the factor is applied twice", twice
     if spec.attention_factor != 1:
@@ -68,7 +68,7 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
 
     head = spec.head_dim
     if head > width:
-        # The rotated features may be at the other end of the head.
+        # By mistake the features at the other end of the head rotate.
         start = head - width if spec.place == 0 else 0
         says = (
             f"features {start} to {start + width - 1} rotate instead of"

@@ -1,4 +1,5 @@
-"""The observed results of a rotary code, and the shapes of its arrays.
+"""The observed results of a rotary code (an implementation under test), and the shapes
+of its arrays.
 
 RoPE rotates the features of a head in pairs, each pair by an angle that grows with the
 position. The results of a code are therefore known from the cos and sin of every pair
@@ -20,7 +21,7 @@ Features = Int[np.ndarray, " pairs"]
 # A row for each position, a column for each pair.
 Table = Float[np.ndarray, "n pairs"]
 Vectors = Float[np.ndarray, "vectors head_dim"]
-# The same vectors, rotated to each position.
+# Such vectors, rotated to each position.
 Rotated = Float[np.ndarray, "n vectors head_dim"]
 # A sentence about the mistake, and what to do instead.
 Fault = tuple[str, str]
@@ -31,8 +32,8 @@ Fault = tuple[str, str]
 # unknown: tables of cos and sin do not show which features form a pair.
 Partner = Literal["half", "adjacent", "irregular", "unknown"]
 
-# Tables with a larger factor on cos and sin count as not finite. Sums of smaller numbers
-# do not overflow.
+# Tables with a larger factor on cos and sin count as not finite. Sums of numbers below
+# it do not overflow.
 LARGEST_FACTOR = 1e100
 # Rounding to 8 bits moves cos and sin by less than this share of their factor.
 EIGHT_BIT_ERROR = 0.1
@@ -59,7 +60,8 @@ class Observed:
     told_length: bool = False
     # A remark on an order of features that scores or tables do not show.
     note: str = ""
-    # The same code at many more positions, of which less is asked.
+    # What the same code computes at many more positions. Only the size of its errors is
+    # looked at there.
     further: "Observed | None" = None
 
     @property
@@ -75,5 +77,5 @@ Ask = Callable[[RopeSpec, Positions], dict[str, Observed]]
 
 
 def are_bounded(array: np.ndarray) -> bool:
-    """Return True if all are numbers below the largest factor; NaN is none."""
+    """Return True if all entries are below LARGEST_FACTOR, and none is NaN."""
     return bool((np.abs(array) < LARGEST_FACTOR).all())

@@ -22,9 +22,9 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
-# A feature that changes by less than this share of the largest counts as unchanged.
+# A feature, or an angle in radians, that changes by less than this counts as unchanged.
 ZERO = 1e-9
-# Matrices that are farther from singular (numpy.linalg.cond) are inverted.
+# The largest condition number (numpy.linalg.cond) of a matrix that is inverted.
 LARGEST_CONDITION = 1e6
 
 
@@ -112,9 +112,9 @@ def find_pairs(
     if not len(first) or not np.array_equal(partners[second], first):
         return None
 
-    # Some right pairs do not show: they are too slow, or make whole rotations. The
-    # right pairs are returned if all that show are among them, and the slowest that
-    # should show does. Otherwise fewer pairs rotate than should.
+    # Some right pairs do not show: they are too slow, or make whole rotations. All
+    # right pairs are returned if every pair that shows is right, and the slowest pair
+    # that should show does. Otherwise fewer pairs rotate than should.
     expected_first, expected_second = np.sort(expect_pairs(spec), axis=0)
     pairs = set(zip(first, second, strict=True))
     expected = set(zip(expected_first, expected_second, strict=True))

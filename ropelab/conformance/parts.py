@@ -49,7 +49,8 @@ def join_parts(parts: Sequence[str]) -> str:
 def explain_mixed_orders(checks: Mapping[str, Check]) -> Check | None:
     """Name queries and keys that come back in different orders of features.
 
-    Each is right by itself, but no score of the two is. None: their orders are equal.
+    Queries and keys are right by themselves, but their scores are wrong. None: both
+    come back in the same order.
     """
     halves: list[str] = []
     pairs: list[str] = []

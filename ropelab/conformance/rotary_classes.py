@@ -71,7 +71,8 @@ def ask_module(
     if cos.ndim == 3:
         cos = cos[0]
         sin = sin[0]
-    # A position with several axes goes by its number.
+    # An `Observed` has one number for each position. If a position has several axes, it
+    # is the number of the position in the list.
     order = positions
     if positions.ndim > 1:
         order = np.arange(positions.shape[-1])
@@ -119,8 +120,8 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
     _, text = find_language_part(config)
     if vision:
         text = config
-    # The class of the whole model reads the part for text if it completes that part by
-    # its own defaults, or gives it a type.
+    # The configuration class of the whole model is built if it fills in defaults of its
+    # own in the part for text, or gives this part another type.
     has_defaults = str(config.get("model_type")) in FACTS_OF_WHOLES
     if has_defaults or Trace(config).model_type != text.get("model_type"):
         text = config

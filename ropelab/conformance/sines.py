@@ -16,24 +16,33 @@ from ropelab.conformance.observation import Fault, Observed, Table
 from ropelab.conformance.usual import HALF_FORMATS
 from ropelab.math.numerics.formats import FORMATS, round_to
 
-# Angles are looked at where float32 loses less, in radians.
-RELIABLE = 1e-3
-# Smaller errors come from rounded tables.
+# The error of an angle, in radians, that float32 may cause where angles are looked at.
+RELIABLE_ERROR = 1e-3
+# The least error of cos and sin that is explained. Smaller errors come from rounded
+# tables.
 LEAST_ERROR = 0.01
-# Smaller ones still make the frequencies of slow pairs look wrong, as these pairs meet a
-# small part of a turn.
+# The least error that is explained if only frequencies of slow pairs look wrong. These
+# pairs meet a small part of a turn, so that a small error of cos and sin misleads more.
 LEAST_OF_SLOW_PAIRS = 1e-3
-# No approximation is further off: a sine of the wrong sign or of twice the angle is.
+# The largest error of an approximation. The sine of the wrong sign, or of twice the
+# angle, is further off.
 LARGEST_ERROR = 0.75
-# Fewer angles are too far apart to tell a smooth function.
+# The fewest angles that show a smooth function. Fewer angles are too far apart.
 ENOUGH_ANGLES = 200
-# From one angle to the next the error of a smooth function changes by a smaller share of
-# the largest error, in most places.
-SMOOTH = 0.15
-# Angles of two pairs that are nearer, in largest errors, have the same error by a function
-# that comes in steps (CORDIC).
+# The largest change of the error of a smooth function from one angle to the next, as a
+# share of the largest error, and the share of all angles at which the change is
+# smaller.
+LARGEST_CHANGE = 0.15
+SMOOTH_SHARE = 0.95
+# The least share of all angles that have an error. An error that fewer angles have is
+# not a property of the function.
+LEAST_WRONG_SHARE = 0.15
+# Two angles of different pairs count as one angle up to this distance, in units of the
+# largest error. A function that comes in steps (CORDIC) has nearly the same error there
+# in this share of all cases.
 NEAR = 0.05
-# Fewer such angles tell nothing.
+EQUAL_SHARE = 0.85
+# The fewest such cases from which something follows.
 ENOUGH_NEAR = 30
 
 
@@ -65,7 +74,10 @@ def explain_sine(
         answer = f"angles less their whole turns are rounded to {rounded}"
         return answer, "keep the angle in float32 until its sin and cos are taken"
     reduced = angles % math.tau
-    if not (is_function(errors, reduced) or is_alike(errors, reduced, pairs)):
+    if not (
+        is_smooth_function(errors, reduced)
+        or is_equal_across_pairs(errors, reduced, pairs)
+    ):
         return None
 
     worst = int(np.abs(errors).max(axis=1).argmax())
@@ -77,20 +89,20 @@ def explain_sine(
 
 
 def name_rounded_argument(observed: Table, angles: Table) -> str:
-    """Return the format to which angles are rounded after the reduction; or nothing."""
-    # Angles that are right are near rounded ones, too.
-    if np.abs(wrap_angles(observed - angles)).max() < 2 * RELIABLE:
+    """Return the format to which angles are rounded after the reduction; empty: none."""
+    # Right angles are also near to rounded angles.
+    if np.abs(wrap_angles(observed - angles)).max() < 2 * RELIABLE_ERROR:
         return ""
     reductions = (angles % math.tau, wrap_angles(angles))
     for name in HALF_FORMATS:
         for reduced in reductions:
             rounded = round_to(reduced, FORMATS[name])
-            if np.abs(wrap_angles(observed - rounded)).max() < 2 * RELIABLE:
+            if np.abs(wrap_angles(observed - rounded)).max() < 2 * RELIABLE_ERROR:
                 return name
     return ""
 
 
-def is_function(errors: Table, reduced: Table) -> bool:
+def is_smooth_function(errors: Table, reduced: Table) -> bool:
     """Return True if errors [n, 2] are a smooth function of angles [n]."""
     order = np.argsort(reduced)
     ordered = errors[order]
@@ -99,13 +111,12 @@ def is_function(errors: Table, reduced: Table) -> bool:
     changes = np.abs(np.diff(ordered[is_large], axis=0)).max(axis=1)
     largest = np.abs(errors).max()
     is_wrong = np.abs(ordered[is_large]).max(axis=1) > largest / 10
-    # An error that only a few angles have is not a property of the function.
-    if is_wrong.mean() < SMOOTH:
+    if is_wrong.mean() < LEAST_WRONG_SHARE:
         return False
-    return bool(np.quantile(changes, 0.95) < SMOOTH * largest)
+    return bool(np.quantile(changes, SMOOTH_SHARE) < LARGEST_CHANGE * largest)
 
 
-def is_alike(errors: Table, reduced: Table, pairs: Table) -> bool:
+def is_equal_across_pairs(errors: Table, reduced: Table, pairs: Table) -> bool:
     """Return True if errors [n, 2] are the same where two pairs have one angle [n].
 
     A function with steps is not smooth from one angle to the next.
@@ -113,7 +124,7 @@ def is_alike(errors: Table, reduced: Table, pairs: Table) -> bool:
     largest = np.abs(errors).max()
     is_wrong = np.abs(errors).max(axis=1) > largest / 10
     is_large = reduced > largest
-    if (is_wrong & is_large).mean() < SMOOTH:
+    if (is_wrong & is_large).mean() < LEAST_WRONG_SHARE:
         return False
 
     order = np.argsort(reduced[is_large])
@@ -123,4 +134,4 @@ def is_alike(errors: Table, reduced: Table, pairs: Table) -> bool:
     changes = changes[(gaps < NEAR * largest) & is_other_pair]
     if changes.size < ENOUGH_NEAR:
         return False
-    return bool(np.quantile(changes, 1 - SMOOTH) < SMOOTH * largest)
+    return bool(np.quantile(changes, EQUAL_SHARE) < LARGEST_CHANGE * largest)

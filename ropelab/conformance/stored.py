@@ -29,15 +29,15 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular
 
 SUFFIXES = (".npz", ".safetensors")
-# The numbers in all arrays of a file; each takes 8 bytes once it is read.
+# The most numbers in all arrays of a file. Each takes 8 bytes once it is read.
 MOST_NUMBERS = 2**28
 # The errors that damaged files raise. An archive that is encrypted, or has an unknown
 # compression, raises a RuntimeError.
-UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
-# Larger whole numbers are not exact in float64.
+READ_ERRORS = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
+# The largest position that is read. Larger whole numbers are not exact in float64.
 LARGEST_POSITION = 2**53
-# Of longer tables, a few rows are compared with every way of rounding, and all further
-# rows only with the right numbers.
+# The most rows of a table that are all compared with every way of rounding. Of a longer
+# table only a few rows are, and the whole table is compared with the right numbers.
 LONG_TABLE = 4096
 # The last parts of the names of arrays that are read as tables, or as their positions.
 TABLE_NAMES = {"cos", "sin", "cos_sin_cache", "freqs_cis", "inv_freq", "positions"}
@@ -47,14 +47,14 @@ Arrays = Mapping[str, np.ndarray]
 def read_arrays(path: Path) -> Arrays:
     """Return the arrays of an .npz or .safetensors file as float64.
 
-    InputError: it is neither.
+    InputError: the file is neither, or cannot be read.
     """
     try:
         check_regular(path)
         if path.suffix == ".safetensors":
             return read_tensors(path)
         return read_archive(path)
-    except (*UNREADABLE, zipfile.BadZipFile, zlib.error) as error:
+    except (*READ_ERRORS, zipfile.BadZipFile, zlib.error) as error:
         problem = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read {path}: {problem}") from None
 
@@ -126,7 +126,7 @@ def check_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
 
 def read_tensors(path: Path) -> Arrays:
     """Return the arrays of a .safetensors file."""
-    # They are read by torch, since numpy has no bfloat16.
+    # torch reads the tensors, since numpy has no bfloat16.
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -187,8 +187,8 @@ def read_rotated(
         before = before[:, None]
         after = after[:, None]
     fitting_shapes = (after.shape, after.shape[1:])
-    fits = after.ndim == 3 and before.shape in fitting_shapes
-    if not fits or before.shape[-1] != head:
+    has_fitting_shapes = after.ndim == 3 and before.shape in fitting_shapes
+    if not has_fitting_shapes or before.shape[-1] != head:
         wanted = (
             f"[positions, heads, {head}], beside {name} likewise or [heads, {head}]"
         )
@@ -216,7 +216,7 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     are computed from it.
     """
     spec = expected.spec
-    by_name = name_shortly(path, arrays)
+    by_name = name_by_last_part(path, arrays)
     note = ""
 
     if {"cos", "sin"} <= by_name.keys():
@@ -245,7 +245,7 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     return replace(thin_out(observed, expected), note=note or observed.note)
 
 
-def name_shortly(path: Path, arrays: Arrays) -> dict[str, np.ndarray]:
+def name_by_last_part(path: Path, arrays: Arrays) -> dict[str, np.ndarray]:
     """Return arrays by the last part of their names, `cos` for `layers.0.rotary.cos`.
 
     InputError: different arrays would get the same name, so that only one of them would

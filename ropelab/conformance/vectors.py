@@ -35,7 +35,7 @@ from ropelab.runs.rows import Result, Rows
 # trained and the claimed length are added.
 POSITIONS = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
 # The number of keys that are rotated to each position.
-KEYS = 4
+KEY_COUNT = 4
 # The most features of a head, with whose square the files grow.
 LARGEST_HEAD = 1024
 # The file of facts.
@@ -175,7 +175,7 @@ def make_vectors(spec: RopeSpec) -> dict[str, Vectors]:
 
     All number formats from 8 bits on hold these exactly.
     """
-    key, feature = np.ogrid[1 : KEYS + 1, 1 : spec.head_dim + 1]
+    key, feature = np.ogrid[1 : KEY_COUNT + 1, 1 : spec.head_dim + 1]
     # Whole numbers from -8 to 8 in no order.
     eighths = (5 * key * feature + feature * feature + key) % 17 - 8
     return {"q": np.eye(spec.head_dim), "k": eighths / 8}
@@ -322,7 +322,7 @@ def write_readme(about: Facts, arrays: Mapping[str, np.ndarray]) -> str:
     values = {
         **about,
         "half": half,
-        "keys": KEYS,
+        "keys": KEY_COUNT,
         "pairs": pairs,
         "block": block,
         "turned": rotated,

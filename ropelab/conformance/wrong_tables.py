@@ -9,14 +9,14 @@ from ropelab.conformance.angles import TABLE_ERROR
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import EIGHT_BIT_ERROR, Fault, Observed, Table
 
-# The largest position at which all codes are precise.
-LARGEST_PRECISE = 4
+# The last position at which every implementation is precise.
+LAST_PRECISE_POSITION = 4
 
 
 def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
     """Name tables that are swapped or negated, or whose two factors differ."""
-    # At small positions all codes are precise, also those that round angles.
-    is_small = observed.positions <= LARGEST_PRECISE
+    # At small positions an implementation is precise even if it rounds angles.
+    is_small = observed.positions <= LAST_PRECISE_POSITION
     cos, sin = expected.rotation.tables(observed.positions[is_small])
     right = np.stack([cos, sin])  # [2, n, pairs]
     seen = np.stack([observed.cos[is_small], observed.sin[is_small]])

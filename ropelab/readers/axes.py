@@ -66,8 +66,8 @@ def find_facts(group: str, model_type: str) -> Mapping[str, Any] | None:
 def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | None:
     """Return which axis moves each pair of a language model's heads.
 
-    None: positions have one axis, or it is not known which pairs each axis moves, or the
-    sections of the file do not fit the pairs.
+    None: positions have one axis, or it is not known which pairs each axis moves, or
+    the sections of the file do not fit the pairs.
     """
     _, block = find_rope_block(text)
     facts = find_facts("text", str(text.get("model_type")))

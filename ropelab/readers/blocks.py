@@ -107,8 +107,8 @@ def read_layers(
     is_flat = block is not None and not given
     is_refused = bool(scaling) and not family.scaled_layer_types
     if is_flat:
-        # A rope_scaling, even an empty one, is laid over the dicts of the layer types, and
-        # a flat block has none of these.
+        # A rope_scaling, even an empty one, is laid over the dicts of the layer types,
+        # and a flat block has none of these.
         has_scaling = scaling is not None
         is_refused = (
             has_scaling or bool(block and family.refuses_flat) or not fills_missing
@@ -163,8 +163,8 @@ def complete_parts(trace: Trace, given: Block) -> dict[str, Any]:
 def refuse_incomplete_layers(trace: Trace) -> None:
     """Raise RefusedError for dicts of layer types at which the rotary class stops.
 
-    Some classes of transformers 5 take rope_parameters as it is, and fill in nothing. In
-    these classes the older key, rope_scaling, replaces rope_parameters.
+    Some classes of transformers 5 take rope_parameters as it is, and fill in nothing.
+    In these classes the older key, rope_scaling, replaces rope_parameters.
     """
     family = trace.family
     scaling = trace.text.get("rope_scaling")
@@ -303,8 +303,8 @@ def read_compressed(
 def refuse_null_base(trace: Trace, keys: Iterable[str]) -> None:
     """Raise RefusedError if a key of the base is null, of which no power can be taken.
 
-    Only call this if none of the keys has a value: a key that the file has is then null.
-    NotModelledError: the model file rotates nothing if the base is null.
+    Only call this if none of the keys has a value: a key that the file has is then
+    null. NotModelledError: the model file rotates nothing if the base is null.
     """
     if trace.family.replaces_null_base:
         return

@@ -63,9 +63,9 @@ def check_values(trace: Trace) -> None:
 def check_beside(trace: Trace) -> None:
     """Raise RefusedError for a scaling beside the part of the language model.
 
-    The class of a model with several parts declares no keys about rotation. It takes the
-    keys of the file one after another, so that the later of two blocks counts. This block
-    has to be complete, and some scalings need a length beside the block
+    The class of a model with several parts declares no keys about rotation. It takes
+    the keys of the file one after another, so that the later of two blocks counts. This
+    block has to be complete, and some scalings need a length beside the block
     (modeling_rope_utils.py:868 to :1130).
     """
     whole = trace.whole

@@ -131,7 +131,8 @@ class TensorRt(Reader):
                 "DeepSeek-V4's bases by layer, with a rule of its own"
             )
 
-        # The original length at top level wins. If no length is given, or 0, it is 1024.
+        # The original length at top level wins. If no length is given, or 0, it is
+        # 1024.
         original_beside_block = trace.get(ORIGINAL)
         if original_beside_block:
             loaded.put(ORIGINAL, original_beside_block, ORIGINAL)

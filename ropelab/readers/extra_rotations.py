@@ -108,7 +108,8 @@ def make_spec(
 def choose_frequencies(layers: Mapping[str, RopeSpec], layer: str) -> RopeSpec:
     """Return the spec of the layers whose frequencies an extra rotation has.
 
-    These are the layers of the given type, else those of full attention, else the first.
+    These are the layers of the given type, else those of full attention, else the
+    first.
     """
     for name in (layer, "full_attention"):
         if name in layers:

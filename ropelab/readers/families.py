@@ -29,8 +29,8 @@ UNROTATED_TYPES = frozenset(_TYPES["unrotated"].split())
 # The key of the language part, by the type of the whole model, where it is not
 # text_config.
 TEXT_KEYS: dict[str, str] = _TYPES["parts"]
-# Other keys under which the class of the whole reads its language part, by the type of the
-# whole.
+# Other keys under which the class of the whole reads its language part, by the type of
+# the whole.
 OLDER_TEXT_KEYS: dict[str, str] = _TYPES["older_parts"]
 # Facts by the type of the whole model. They win over the facts of its language part.
 FACTS_OF_WHOLES: dict[str, dict[str, Any]] = _TYPES["wholes"]
@@ -45,7 +45,8 @@ TYPE_COPIES = frozenset(_TYPES["copies_type"]["types"].split())
 FLAT_ARCHITECTURES: dict[str, list[str]] = _TYPES["read_flat"]
 # The value of position_embedding_type that a class assumes where the file has none.
 _ASSUMED_EMBEDDING: dict[str, str] = _TYPES["asks_for_rope"]
-# Words on the runtimes that assume a rotation if the file has no such key, by model type.
+# Words on the runtimes that assume a rotation if the file has no such key, by model
+# type.
 _ROTATED_WITHOUT_KEY: dict[str, str] = _TYPES["rotated_without_key"]
 # The values of position_embedding_type that mean a rotation. Nemotron-NAS has the last
 # two.

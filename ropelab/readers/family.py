@@ -123,14 +123,16 @@ class Family:
     layer_types: tuple[str, ...] = ()
     # True if the file says which of these layer types the model has.
     declares_layer_types: bool = False
-    # True if the rotary class passes over layer types that have no block. Other classes stop
-    # at such a layer type.
+    # True if the rotary class passes over layer types that have no block. Other classes
+    # stop at such a layer type.
     has_unrotated_types: bool = False
     # The layer types to which the one block of a file for transformers 4 belongs.
     scaled_layer_types: tuple[str, ...] = ()
 
-    # -- Refusals: files at which the class stops. A comment says what such a file has. If
-    # it begins with True or False, the class stops only if the field has this value. --
+    # -- Refusals: files at which the class stops. --
+
+    # Each comment says what such a file has. If the comment begins with True or False, the
+    # class stops only if the field has this value.
 
     # Scaling types.
     refuses: tuple[str, ...] = ()
@@ -216,8 +218,8 @@ class Family:
     needs_keys: tuple[str, ...] = ()
     # True if the server's model file, or its configuration class, stops without a head_dim.
     needs_head_dim: bool = False
-    # True if the model file stops at a head_dim of null that the configuration class leaves
-    # as it is.
+    # True if the model file stops at a head_dim of null that the configuration class
+    # leaves as it is.
     keeps_null_head_dim: bool = False
     # True if the configuration class stops without lists of bases and shares.
     needs_lists: bool = False

@@ -27,11 +27,11 @@ LONGEST_STRING = 2**16
 # The most keys and the most tensors of a file.
 MOST_KEYS = 2**16
 MOST_TENSORS = 2**16
-# The most strings in all arrays of a file. They are stepped over one by one; a vocabulary
-# has up to 2^18.
+# The most strings in all arrays of a file. They are stepped over one by one; a
+# vocabulary has up to 2^18.
 MOST_ENTRIES = 2**22
-# The end of the name of the only array whose numbers are kept: the number of heads, which
-# can differ from layer to layer.
+# The end of the name of the only array whose numbers are kept: the number of heads,
+# which can differ from layer to layer.
 PER_LAYER = ".attention.head_count"
 # The most numbers of this array that are kept.
 MOST_LAYERS = 2**12

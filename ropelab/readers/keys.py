@@ -15,11 +15,11 @@ KEYS: dict[str, dict[str, str]] = read_table_beside(__file__, "keys")
 # The dicts of a file that are about rotation.
 BLOCKS = ("rope_scaling", "rope_parameters")
 # The least similarity (difflib's ratio, from 0 to 1) at which a name is taken for the
-# name of a block. rope_scalling and ropeScaling reach it; rope_scaling_factor, which is a
-# separate key, does not.
+# name of a block. rope_scalling and ropeScaling reach it; rope_scaling_factor, which is
+# a separate key, does not.
 BLOCK_SIMILARITY = 0.9
-# The least similarity, by the same ratio, at which a known key is proposed for an unknown
-# name.
+# The least similarity, by the same ratio, at which a known key is proposed for an
+# unknown name.
 KEY_SIMILARITY = 0.7
 # Blanks and characters without width.
 INVISIBLE = re.compile(r"[\s\u200b-\u200f\ufeff]")
@@ -96,8 +96,8 @@ def find_nearest_key(path: str) -> str:
     if misspelt:
         return misspelt
 
-    # A name can be known in one dict of a file and unknown in another. Then it must not be
-    # proposed for itself.
+    # A name can be known in one dict of a file and unknown in another. Then it must not
+    # be proposed for itself.
     others = [key for key in {**KEYS["block"], **KEYS["top"]} if key != name]
     matches = get_close_matches(name, others, n=1, cutoff=KEY_SIMILARITY)
     return matches[0] if matches else ""

@@ -95,9 +95,9 @@ def fill_sliding_base(
 ) -> Fields:
     """Return the fields with the base that llama.cpp gives layers with a sliding window.
 
-    Files of some architectures state no base for these layers. llama.cpp then rotates them
-    by a base of its own, without a scaling. If the file states no window, most of these
-    models have no such layers.
+    Files of some architectures state no base for these layers. llama.cpp then rotates
+    them by a base of its own, without a scaling. If the file states no window, most of
+    these models have no such layers.
     """
     rule = NAMES["sliding"].get(architecture)
     if rule is None:

@@ -351,8 +351,8 @@ def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> F
 
     sliding_keys = ("local_rope_theta", "swa_rope_theta", "rope_local_base_freq")
     sliding_base, _ = trace.first(sliding_keys)
-    # llama.cpp never scales sliding layers. So these classes write a base for them even if
-    # the file has no key for it.
+    # llama.cpp never scales sliding layers. So these classes write a base for them even
+    # if the file has no key for it.
     if family.local_base_key:
         # The first of these values that is neither missing nor 0.
         sliding_base = (

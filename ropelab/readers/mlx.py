@@ -185,7 +185,8 @@ class Mlx(Reader):
         """Make the scaling like phi3.py, which reads only `type`, and knows longrope
         and linear.
         """
-        # The base is always among the values. If it is the only value, there is no block.
+        # The base is always among the values. If it is the only value, there is no
+        # block.
         if len(settings.values) == 1:
             return scaling_types.make_unscaled(settings)
 
@@ -233,7 +234,9 @@ class Mlx(Reader):
 
 
 def read_share(trace: Trace, row: Row) -> float:
-    """Return the rotated share by the key beside the block, or the model file's default."""
+    """Return the rotated share by the key beside the block, or the model file's
+    default.
+    """
     share = row["share"]
     if key := row.get("share_key", SHARE):
         share = require_number(trace.get(key, share), key)
@@ -243,7 +246,8 @@ def read_share(trace: Trace, row: Row) -> float:
 def refuse_missing_keys(trace: Trace, row: Row) -> None:
     """Raise RefusedError for a key without which the arguments cannot be built."""
     for key in row.get("needs", ()):
-        # A scaling of null means no scaling. Any other key counts as missing if it is null.
+        # A scaling of null means no scaling. Any other key counts as missing if it is
+        # null.
         is_missing = not trace.has(key)
         if key != "rope_scaling":
             is_missing = trace.text.get(key) is None

@@ -63,7 +63,8 @@ class OnnxBuilder(Reader):
 
 
 def refuse_null(trace: Trace) -> None:
-    """Raise RefusedError for a rope_scaling of null, since the builder looks at its keys.
+    """Raise RefusedError for a rope_scaling of null, since the builder looks at its
+    keys.
 
     In transformers 4 most classes fill in a null if the file does not have the key.
     """
@@ -113,7 +114,9 @@ def make_onnx_yarn(settings: Settings) -> MadeScaling:
 
 
 def check_ramp(settings: Settings, trained: int) -> None:
-    """Raise RefusedError for a ramp that is not inside the head: the builder asserts it."""
+    """Raise RefusedError for a ramp that is not inside the head: the builder asserts
+    it.
+    """
     pairs = reader.read_head_dim(settings.trace) / 2
     log_base = math.log(settings.number("rope_theta"))
     ends = []

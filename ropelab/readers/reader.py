@@ -88,8 +88,8 @@ class Reader:
         claimed, multiplied_len = self.limit_length(settings)
         head_dim = self.read_head_dim(trace)
         scaling, attention, trained = self.make_scaling(settings)
-        # A trained length that differs from the longest context was read from the block,
-        # which states it.
+        # A trained length that differs from the longest context was read from the
+        # block, which states it.
         states_trained_len = self.has_length(trace) or trained != settings.longest
         base = settings.number("rope_theta")
         is_integer = isinstance(settings.read("rope_theta"), int)

@@ -275,8 +275,8 @@ def check_class_is_found(
 ) -> None:
     """Raise RefusedError if a runtime finds no class for a configuration.
 
-    ``missing_class``: the reason why no class is found by the model_type; empty if one is
-    found.
+    ``missing_class``: the reason why no class is found by the model_type; empty if one
+    is found.
     """
     if missing_class and not runtime.needs_no_type:
         raise RefusedError(missing_class)
@@ -291,8 +291,8 @@ def check_class_is_found(
 def set_base_of_list(
     specs: dict[str, RopeSpec], trace: Trace, base: float
 ) -> dict[str, RopeSpec]:
-    """Return the rotations with another base: the only one in a list of the file that has
-    a base for each layer.
+    """Return the rotations with another base: the only one in a list of the file that
+    has a base for each layer.
     """
     trace.mark(BASES_KEY, "used")
     if trace.family.whole_base:

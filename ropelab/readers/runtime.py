@@ -22,8 +22,8 @@ class Runtime:
     version: str
     # How our reader was checked. run: it was compared with numbers that this version
     # computed. parts: it was compared with the output of the runtime's converter and
-    # with the rotations of its kernel. read: only the source was read; the module of the
-    # reader names the source.
+    # with the rotations of its kernel. read: only the source was read; the module of
+    # the reader names the source.
     proof: Literal["run", "parts", "read"]
     # The reader. It returns the rotation of each layer type, by the name of the type.
     read: Callable[[Trace], dict[str, RopeSpec]]
@@ -50,7 +50,8 @@ class Runtime:
     def name_of_classes(self) -> str:
         """The name of the runtime whose model classes run: this one, or transformers.
 
-        A release of transformers has the name of a runtime, such as `transformers-4.57`.
+        A release of transformers has the name of a runtime, such as
+        `transformers-4.57`.
         """
         if not self.runs_transformers:
             return self.name

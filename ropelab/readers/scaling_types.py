@@ -23,7 +23,8 @@ from ropelab.readers.trace import BANDS, LISTS, MSCALES
 
 # The usual ends of llama3's ramp, in rotations within the original length.
 USUAL_BANDS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-# Pairs of different names, under `type` and under `rope_type`, for the same scaling type.
+# Pairs of different names, under `type` and under `rope_type`, for the same scaling
+# type.
 SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
 
 # A scaling, the factor on cos and sin, and the trained length.
@@ -82,8 +83,8 @@ def find_attention(settings: Settings, factor: float, mscales: bool = True) -> f
     """
     if settings.read("attention_factor") is not None:
         return settings.number("attention_factor")
-    # transformers has `if mscale and mscale_all_dim`, so that both have to be there, and
-    # not 0.
+    # transformers has `if mscale and mscale_all_dim`, so that both have to be there,
+    # and not 0.
     if mscales and all(settings.get(name) for name in MSCALES):
         return mscale_ratio(settings, factor)
     return magnitude(factor)

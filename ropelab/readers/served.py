@@ -26,7 +26,9 @@ CLASS_OF: dict[str, str] = families.REMOTE_ARCHITECTURES | dict(
 
 
 def _parse_list(words: str) -> dict[str, str]:
-    """Return the model file of each name in a list of `name:file`; empty: none is known."""
+    """Return the model file of each name in a list of `name:file`; empty: none is
+    known.
+    """
     file_by_name = {}
     for word in words.split():
         name, _, file = word.partition(":")
@@ -73,7 +75,8 @@ def find_served(
         return USUAL
 
     rows = SERVED[runtime]
-    # The model file of the language part; the same file if the model has only this part.
+    # The model file of the language part; the same file if the model has only this
+    # part.
     text_file = rows["texts"].get(architecture, rows["texts"].get(file, file))
     accepted = rows.get("takes", {}).get(file, "").split()
     if accepted and not is_accepted(accepted, text):
@@ -94,15 +97,16 @@ def find_served(
 def is_accepted(accepted: list[str], text: Mapping[str, Any]) -> bool:
     """Return True if a model file accepts a language part by its first architecture.
 
-    Such a model file looks at the list of architectures itself, so that it stops at a part
-    without one.
+    Such a model file looks at the list of architectures itself, so that it stops at a
+    part without one.
     """
     named = text.get("architectures")
     return isinstance(named, list) and bool(named) and named[0] in accepted
 
 
 def find_file(runtime: str, part: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the first architecture of a part that the server lists, and its model file.
+    """Return the first architecture of a part that the server lists, and its model
+    file.
 
     Both are empty if the server lists none.
     """

@@ -165,9 +165,9 @@ class RopeSpec:
             raise InputError(f"the factor gives a length of {self.length} tokens")
 
         # Frequencies are computed here for a length within the trained length and one
-        # beyond it, so that numbers that overflow are found before anybody uses the spec.
-        # With this setting NumPy raises an ArithmeticError then, as Python's own numbers
-        # do.
+        # beyond it, so that numbers that overflow are found before anybody uses the
+        # spec. With this setting NumPy raises an ArithmeticError then, as Python's own
+        # numbers do.
         with np.errstate(over="raise"):
             self.plan(self.trained_len)
             self.plan(2 * self.trained_len)

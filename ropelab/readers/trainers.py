@@ -28,7 +28,8 @@ from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, find_rope_b
 from ropelab.readers.transformers import Transformers5
 from ropelab.readers.transformers4 import Transformers4
 
-# The flags that set a value, and the flags without a value, with the name of the setting.
+# The flags that set a value, and the flags without a value, with the name of the
+# setting.
 FLAGS: dict[str, str] = read_table("trainers")["flags"]
 SWITCHES: dict[str, str] = read_table("trainers")["switches"]
 # The scaling types that LLaMA-Factory offers.
@@ -100,8 +101,8 @@ class LlamaFactory(Transformers4):
 def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
     """Return the keys that LLaMA-Factory sets for training.
 
-    There are none if LLaMA-Factory's cutoff is not beyond the length of the model. `kind`
-    is the scaling type that the user asks for.
+    There are none if LLaMA-Factory's cutoff is not beyond the length of the model.
+    `kind` is the scaling type that the user asks for.
     """
     block_of_file: Mapping[str, Any] = {}
     if trace.has("rope_scaling"):
@@ -138,7 +139,8 @@ class MegatronBridge(Reader):
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         settings = Transformers4("factor", "switch").read_settings(trace)["all"]
-        # The bridge of a model passes on only what the model's class in Megatron-LM takes.
+        # The bridge of a model passes on only what the model's class in Megatron-LM
+        # takes.
         model = trace.model_type
         kind = settings.get("rope_type")
         if model == "gpt_oss":

@@ -33,15 +33,16 @@ from ropelab.readers import registry
 from ropelab.readers.axes import PromptRule, read_prompt_rule
 from ropelab.readers.spec import RopeSpec
 
-# The tokens of a case are text, an image, and text. This is the text before the image.
-BEFORE = 7
-# Rows and columns of the tokens of the image.
+# The tokens of a case are text, an image, and text. The number of tokens before the
+# image.
+TOKENS_BEFORE = 7
+# The numbers of rows and columns of tokens of the image.
 ROWS = 3
 COLUMNS = 5
-# This many tokens after the image are read together with it. All later tokens follow
-# one by one.
+# The number of tokens after the image that are read together with it. All later tokens
+# are read one by one.
 READ_AT_ONCE = 4
-# Positions by which a prompt is shifted along one axis.
+# The number of positions by which a prompt is shifted along one axis.
 FAR = 100
 # A step along one axis that moves the slowest pairs by more than errors of recovery.
 FAR_STEP = 509
@@ -122,8 +123,12 @@ def compare_sections(case: Case) -> Statement:
 def list_segments(rule: PromptRule) -> list[Segment]:
     """Return text, an image and text, with as many tokens as a case has."""
     image = make_image(rule)
-    behind = TOKENS - BEFORE - ROWS * COLUMNS
-    return [Segment("text", tokens=BEFORE), image, Segment("text", tokens=behind)]
+    behind = TOKENS - TOKENS_BEFORE - ROWS * COLUMNS
+    return [
+        Segment("text", tokens=TOKENS_BEFORE),
+        image,
+        Segment("text", tokens=behind),
+    ]
 
 
 def make_image(rule: PromptRule) -> Segment:
@@ -134,7 +139,7 @@ def make_image(rule: PromptRule) -> Segment:
 def make_prompt(rule: PromptRule) -> tuple[Prompt, Tensor]:
     """Return what a model is told about a prompt, and its positions [3, 1, tokens]."""
     kinds = torch.zeros(1, TOKENS, dtype=torch.int)
-    kinds[:, BEFORE : BEFORE + ROWS * COLUMNS] = 1
+    kinds[:, TOKENS_BEFORE : TOKENS_BEFORE + ROWS * COLUMNS] = 1
     image = make_image(rule)
     grids = torch.tensor([[1, image.rows, image.columns]])
     positions = count_positions(Counting(rule), list_segments(rule))
@@ -167,7 +172,7 @@ def compare_counted(case: Case) -> Comparison:
 def compare_behind(case: Case) -> Comparison:
     """Read tokens behind an image one by one, as generation does."""
     prompt, positions = make_prompt(find_rule(case))
-    start = BEFORE + ROWS * COLUMNS + READ_AT_ONCE
+    start = TOKENS_BEFORE + ROWS * COLUMNS + READ_AT_ONCE
     beginning = Prompt(prompt.kinds[:, :start], prompt.grids)
     cache = case.subject.new_cache()
     try:
@@ -189,12 +194,12 @@ def compare_text_after_image(case: Case) -> Comparison:
     try:
         case.subject.read_prompt(case.tokens, prompt, cache=case.subject.new_cache())
         cache = case.subject.new_cache()
-        case.subject.read(case.tokens[:, :BEFORE], cache=cache)
-        got = read_one_by_one(case, case.tokens[:, BEFORE:], cache)
+        case.subject.read(case.tokens[:, :TOKENS_BEFORE], cache=cache)
+        got = read_one_by_one(case, case.tokens[:, TOKENS_BEFORE:], cache)
     finally:
         case.subject.forget_images()
-    expected = [stage[:, BEFORE:] for stage in case.subject.read(case.tokens)]
-    return Comparison(got, expected, range(BEFORE, TOKENS))
+    expected = [stage[:, TOKENS_BEFORE:] for stage in case.subject.read(case.tokens)]
+    return Comparison(got, expected, range(TOKENS_BEFORE, TOKENS))
 
 
 def read_one_by_one(case: Case, tokens: Tokens, cache: object) -> list[Tensor]:
@@ -207,15 +212,15 @@ def read_one_by_one(case: Case, tokens: Tokens, cache: object) -> list[Tensor]:
 def compare_packed_images(case: Case) -> Comparison:
     """Read two prompts with an image each in one row, under a block mask."""
     prompt, positions = make_prompt(find_rule(case))
-    twice = Prompt(prompt.kinds.repeat(1, 2), prompt.grids.repeat(2, 1))
+    two_prompts = Prompt(prompt.kinds.repeat(1, 2), prompt.grids.repeat(2, 1))
     tokens = case.tokens.repeat(1, 2)
     # The second prompt has the tokens in reverse order.
     tokens[:, TOKENS:] = case.tokens.flip(1)
     segments = torch.ones_like(tokens)
     segments[:, TOKENS:] = 2
 
-    both = positions.repeat(1, 1, 2)
-    got = case.subject.read_prompt(tokens, twice, both, segments)
+    positions_of_both = positions.repeat(1, 1, 2)
+    got = case.subject.read_prompt(tokens, two_prompts, positions_of_both, segments)
     separate_stages = []
     for part in tokens.split(TOKENS, dim=1):
         separate_stages.append(case.subject.read_prompt(part, prompt, positions))

@@ -21,22 +21,25 @@ from ropelab.conformance.laws.law import (
 )
 from ropelab.conformance.laws.subject import PerToken, Stages, Tokens
 
-# Tokens that are read before the length at which scaling may change.
+# The number of tokens of the text up to the length at which scaling may change.
 PREFILLED = 24
-# Tokens of a batch that are read or generated one by one.
+# The number of tokens of a batch that are read or generated one by one.
 GENERATED = 6
-# Lengths just before and beyond that at which scaling may change.
-BEFORE = 3
-BEYOND = 6
+# The numbers of lengths that are looked at: below the length at which scaling may
+# change, and from this length on.
+LENGTHS_BEFORE = 3
+LENGTHS_FROM = 6
 
 
-def compare_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Comparison:
+def compare_parts(
+    case: Case, sizes: Sequence[int], gives_positions: bool = False
+) -> Comparison:
     """Compare one text in parts of these sizes with one pass.
 
-    ``given``: True if the model is given positions.
+    ``gives_positions``: True if the model is given positions.
     """
     positions = None
-    if given:
+    if gives_positions:
         positions = case.make_positions(0)
     stages = read_in_parts(case, case.tokens, sizes, positions)
     return Comparison(stages, case.whole)
@@ -89,7 +92,7 @@ def compare_generated(case: Case) -> Comparison:
     for row, length in zip(rows, LENGTHS, strict=True):
         text = row[:, TOKENS - length :]
         *_, logits_of_text = case.subject.read(text)
-        # The logits at a token choose the next one.
+        # The logits at a token choose the next token.
         choosing_logits.append(logits_of_text[:, -GENERATED - 1 : -1])
         places += range(length, length + GENERATED)
     expected = torch.cat(choosing_logits)
@@ -97,7 +100,8 @@ def compare_generated(case: Case) -> Comparison:
 
 
 def compare_across(case: Case) -> Comparison:
-    """Compare token by token with one pass of each length, where scaling may change.
+    """Compare reading token by token with one pass for each length, around the length
+    at which scaling may change.
 
     The positions of the text are chosen so that it crosses the trained length.
     """
@@ -108,7 +112,7 @@ def compare_across(case: Case) -> Comparison:
     if first < 0:
         raise CannotAskError(f"its trained length of {trained} is too short")
 
-    lengths = range(PREFILLED - BEFORE, PREFILLED + BEYOND)
+    lengths = range(PREFILLED - LENGTHS_BEFORE, PREFILLED + LENGTHS_FROM)
     count = len(lengths)
     sizes = [lengths.start - 1] + count * [1]
     positions = case.make_positions(first)
@@ -123,7 +127,7 @@ def compare_across(case: Case) -> Comparison:
         last_tokens.append([stage[:, -1:] for stage in stages])
         places.append(first + length - 1)
     return Comparison(
-        got, join_passes(last_tokens), places, largest_position=trained + BEYOND
+        got, join_passes(last_tokens), places, largest_position=trained + LENGTHS_FROM
     )
 
 
@@ -135,7 +139,10 @@ CACHE = Law(
     (
         Trial("token by token", partial(compare_parts, sizes=(1,) * TOKENS)),
         Trial("in chunks", partial(compare_parts, sizes=CHUNKS)),
-        Trial("chunks, positions", partial(compare_parts, sizes=CHUNKS, given=True)),
+        Trial(
+            "chunks, positions",
+            partial(compare_parts, sizes=CHUNKS, gives_positions=True),
+        ),
         Trial("a padded batch", compare_batched),
         Trial("generate", compare_generated),
         Trial("at trained length", compare_across),

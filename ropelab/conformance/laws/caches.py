@@ -1,7 +1,8 @@
-"""Read and write the keys and values in a cache of code that is not a model of
-transformers.
+"""Read and write keys and values in the cache of a model that is not from the library
+`transformers`.
 
-The laws pass a cache on as a dictionary with three keys:
+The laws, which check how a model treats positions, hand a cache to these functions as a
+dictionary with three keys:
 
 code_cache
     The cache as the code made it. It can be read if it is a DynamicCache, or a list or
@@ -19,9 +20,10 @@ from typing import Any
 
 from torch import Tensor
 
-# Keys and values of a layer [rows, heads, tokens, head_dim]; None where it keeps none.
+# Keys and values of a layer [rows, heads, tokens, head_dim]. None stands for a layer
+# that keeps none, in models of `transformers` only.
 Entry = tuple[Tensor, Tensor] | None
-# The reason why the keys of any other cache cannot be read.
+# The message if a cache is of neither kind that can be read.
 UNREADABLE = "its cache is neither a DynamicCache nor a list of (keys, values) by layer"
 
 
@@ -54,11 +56,11 @@ def set_entry(cache: dict[str, Any], layer: int, entry: tuple[Tensor, Tensor]) -
         code_cache.layers[layer].keys = keys
         code_cache.layers[layer].values = values
     elif isinstance(code_cache, list):
-        # The pair of a layer is a list or a tuple, and stays one.
+        # The pair of a layer is a list or a tuple, and keeps its type.
         kind = type(code_cache[layer])
         code_cache[layer] = kind((keys, values))
     else:
-        # A tuple cannot be changed, so that the cache becomes another one.
+        # A tuple cannot be changed in place: a new tuple takes its place in `cache`.
         pairs = list(code_cache)
         pairs[layer] = (keys, values)
         cache["code_cache"] = tuple(pairs)
@@ -86,10 +88,10 @@ def list_pairs(code_cache: Any) -> Sequence[tuple[Tensor, Tensor]]:
 
 
 def find_token_axis(cache: dict[str, Any], keys: Tensor) -> int:
-    """Return the axis of tokens, which has as many places as tokens were read.
+    """Return the axis of tokens: its length is the number of tokens that were read.
 
-    The axis is remembered for all caches of the code. A cache of one token does not show
-    it, nor does one after an eviction that left a wrong number of keys.
+    The axis is remembered for all caches of the code. CannotAskError: several axes have
+    this length (one token and one head), or none has it (keys were dropped wrongly).
     """
     layout = cache["layout"]
     if "token_axis" not in layout:

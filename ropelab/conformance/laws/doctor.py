@@ -39,7 +39,7 @@ from ropelab.runs.rows import Result, Rows
 
 LAWS = (SHIFT, PADDING, PACKING, CACHE, KSHIFT, EVICTION, ROTATION, MROPE, STATE)
 # Verdicts from the worst to the best.
-ORDER = ("broken", "rounding only", "holds", "cannot be asked")
+VERDICT_ORDER = ("broken", "rounding only", "holds", "cannot be asked")
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def find_worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     def rank(row: dict[str, Any]) -> tuple[int, float]:
         size = row["size"] or 0.0
-        return ORDER.index(row["verdict"]), -size
+        return VERDICT_ORDER.index(row["verdict"]), -size
 
     judged = [row for row in rows if row["verdict"] != "cost"]
     return min(judged, key=rank)

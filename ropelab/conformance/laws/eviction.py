@@ -54,8 +54,9 @@ from ropelab.runs.errors import describe_error
 
 # The tokens that are read after the first eviction.
 LATER = range(PREFILLED, TOKENS)
-# Rounding to 16 bits moves logits by a smaller share of their spread.
-NEAR = 0.1
+# The largest difference of logits, as a share of their spread, that rounding to 16 bits
+# explains.
+ROUNDING_TO_16_BITS = 0.1
 # The most characters of an error's text that are reported.
 DESCRIBED = 60
 # The right outcome of an eviction.
@@ -265,10 +266,10 @@ def find_reference(
         expected = compute(case, schedule)
         for got in answers:
             candidates.append(Comparison(got, expected, later, says=says))
-        # Once a right computation is equal, the remaining ones are not compared. The first
-        # one then gives its name to the result: a model of one layer, for example,
-        # computes the same for keys that are moved up and for a text without the
-        # dropped tokens.
+        # Once a right computation equals the answer, the remaining computations are not
+        # compared, and the result is named by this one. Several may be equal: a model
+        # of one layer, for example, computes the same for keys that are moved up and
+        # for a text without the dropped tokens.
         nearest = min(candidates, key=measure_size)
         if measure_size(nearest) <= EQUAL:
             break
@@ -278,7 +279,7 @@ def find_reference(
 def are_near(first: Stages, second: Stages) -> bool:
     """Return True for logits that differ by no more than rounding to 16 bits."""
     size = float(measure_differences(first[-1], second[-1]).max())
-    return size <= NEAR
+    return size <= ROUNDING_TO_16_BITS
 
 
 def are_shifts_kept(case: Case) -> bool:
@@ -307,9 +308,9 @@ def require_own_eviction(case: Case) -> None:
 def list_counts(case: Case) -> list[bool]:
     """Return the ways of counting that the code is asked with.
 
-    True: new tokens go on counting; False: they count from the number of keys. Code that
-    is given positions and does not say which it expects is asked with both. All other
-    code counts itself, and the way does not matter.
+    True: new tokens go on counting; False: they count from the number of keys. Code
+    that is given positions, and does not say which positions it expects, is asked in
+    both ways. All other code counts itself, and the way does not matter.
     """
     tells_position = hasattr(case.subject.code, "next_position")
     if tells_position or not isinstance(case.subject, Function):
@@ -382,8 +383,8 @@ def read_with_own_eviction(
 def compare_forgetting_cache(case: Case) -> Comparison | Statement:
     """Read token by token with a cache that drops keys by itself.
 
-    The values in the cache show which tokens it has dropped (`Steps`). The answers are
-    compared with what is right for each schedule that drops these tokens.
+    The values in the cache show which tokens the cache has dropped (`Steps`). The
+    answers are compared with what is right for each schedule that drops these tokens.
     """
     subject = case.subject
     cache = subject.new_forgetting_cache()

@@ -34,7 +34,7 @@ class Guess(NamedTuple):
     # Tokens from `first` to before `end` are dropped.
     first: int
     end: int
-    # Positions by which keys in front of the gap, and behind, are rotated.
+    # The positions by which keys in front of the gap, and keys behind it, are rotated.
     front: int
     behind: int
     # The position of the first new token.

@@ -14,8 +14,9 @@ from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.forgetting import EvictionSchedule
 from ropelab.conformance.laws.law import Case
 
-# Keys, values and logits are equal, in float32, if they differ by no larger share of their
-# spread. A position that is off by one moves the fastest pair by a whole radian.
+# The largest difference, as a share of the spread, between keys, values or logits in
+# float32 that count as equal. A position that is off by one moves the fastest pair by a
+# whole radian.
 EQUAL = 1e-3
 
 
@@ -141,7 +142,7 @@ def compare_tokens(
 
     Args:
         before: keys and values of the layer before the eviction.
-        after: the same after it.
+        after: keys and values of the layer after the eviction.
         keep: the slots that were to stay.
     """
     if before is None or after is None:
@@ -171,9 +172,10 @@ def compare_tokens(
 
 
 def match_tokens(before: Tensor, after: Tensor) -> list[int | None]:
-    """Return for each slot after an eviction the slot before it with equal values.
+    """Return for each slot after an eviction the slot that had equal values before it.
 
-    None: no slot has them. Both are keys or values [rows, heads, slots, head_dim].
+    None: no slot had them. ``before`` and ``after`` are keys or values
+    [rows, heads, slots, head_dim].
     """
     spread = float(before.std())
     old_slots: list[int | None] = []
@@ -187,7 +189,7 @@ def match_tokens(before: Tensor, after: Tensor) -> list[int | None]:
 
 
 def are_equal(first: Tensor, second: Tensor) -> bool:
-    """Return True if two tensors differ by little, as measured by their spread."""
+    """Return True if two tensors differ by at most EQUAL times the spread of the first."""
     difference = float((first - second).abs().max())
     spread = float(first.std())
     return difference <= EQUAL * spread

@@ -25,13 +25,14 @@ from torch import Tensor
 from ropelab.conformance.laws.law import TOKENS, Case, join_passes
 from ropelab.conformance.laws.subject import Stages
 
-# Tokens that are read before the first eviction.
+# The number of tokens that are read before the first eviction.
 PREFILLED = 24
-# First tokens that stay.
+# The number of first tokens that stay.
 SINKS = 4
-# Keys that are dropped where there is one eviction.
+# The number of keys that are dropped if there is one eviction.
 DROPPED = 8
-# Tokens that are read, and keys that are dropped, at each step of a rolling window.
+# The number of tokens that are read, and of keys that are dropped, at each step of a
+# rolling window.
 STEP = 4
 # The number of tokens of the first of two fragments that are joined. The second
 # fragment has the remaining PREFILLED tokens.
@@ -108,7 +109,10 @@ def compute_kept(case: Case, schedule: EvictionSchedule) -> Stages:
 
 
 def hide_dropped(schedule: EvictionSchedule) -> Tensor:
-    """Return True [queries, keys] where a token sees an earlier one, or itself."""
+    """Return a mask [queries, keys]: True if a token sees a token before it, or itself.
+
+    No token that is read after an eviction sees a dropped token.
+    """
     visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
     first = schedule.sinks
     for part in schedule.later_parts:
@@ -171,7 +175,7 @@ def compute_joined(case: Case) -> Stages:
 
 
 def separate_fragments() -> Tensor:
-    """Return True [queries, keys] where a token sees an earlier one, or itself.
+    """Return a mask [queries, keys]: True if a token sees a token before it, or itself.
 
     The second fragment does not see the first, and later tokens see both.
     """

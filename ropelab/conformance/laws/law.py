@@ -23,23 +23,25 @@ from ropelab.runs.files import read_table_beside
 Verdict = Literal["holds", "rounding only", "broken", "cannot be asked", "cost"]
 # The length of the text that models read.
 TOKENS = 48
-# Rounding shrinks by 2^29 = 5e8 from float32 to float64. A violation that shrinks by
-# less than this factor does not come from rounding.
-SHRINKS = 2.0**12
-# A violation up to this size in float64 may come from a table of sines in float32, which
-# stays as it is when the model is converted.
-TABLE = 2.0**-18
-# Rounding of angles in float32 grows with the position. It explains violations up to
-# the step of float32, times the largest position, times this number, which is 16 times
+# The least factor by which a violation from rounding is smaller in float64 than in
+# float32. Rounding itself is smaller by 2^29 = 5e8.
+LEAST_SHRINKING = 2.0**12
+# The largest violation in float64 that may come from a table of sines in float32. Such
+# a table stays as it is when the model is converted.
+LARGEST_TABLE_ERROR = 2.0**-18
+# The rounding of angles in float32 grows with the position. It explains violations up
+# to this number of steps of float32, times the largest position. The number is 16 times
 # what was seen. Larger violations come from rounding to a smaller format.
-EXPLAINED = 64.0
-# A model does not read its tokens if its logits vary by a smaller share between them.
-STILL = 1e-6
-# A model has dropout if its logits vary by a larger share from one reading to the next.
-UNLIKE = 1e-2
-# Violations up to this share of the spread of logits are what one pass in float32 rounds.
-# They are not reported.
-ROUNDED = 3e-5
+EXPLAINED_STEPS = 64.0
+# The least variation of logits from token to token, as a share of the largest logit.
+# With less a model does not read its tokens.
+LEAST_VARIATION = 1e-6
+# The largest difference of logits between two readings of the same text, as a share of
+# their spread. With more the model has dropout.
+LARGEST_REPETITION_ERROR = 1e-2
+# The largest violation, as a share of the spread of logits, that is not reported: one
+# pass in float32 rounds this much.
+LARGEST_UNREPORTED = 3e-5
 # Errors of a model's code that mean that it cannot be asked a question.
 REFUSALS = (
     ArithmeticError,
@@ -53,19 +55,24 @@ REFUSALS = (
 )
 # The most characters of an error's text that are reported.
 DESCRIBED = 90
-SMALLER = "float32 explains less: something is computed in a smaller format"
-WIDER = "compute positions, angles, cosines and sines in float32, outside autocast"
-KNOWN = read_table_beside(__file__, "explanations")["known"]
+# What a violation means that comes from a smaller format, and the advice.
+SMALLER_FORMAT = "float32 explains less: something is computed in a smaller format"
+WIDER_FORMAT = (
+    "compute positions, angles, cosines and sines in float32, outside autocast"
+)
+KNOWN_VIOLATIONS = read_table_beside(__file__, "explanations")["known"]
 
 
 class Comparison(NamedTuple):
-    """Two computations of the same: hidden states after each layer, then logits."""
+    """Two computations of the same answers: hidden states after each layer, then
+    logits.
+    """
 
     got: Stages
     expected: Stages
-    # The place in its text of each token.
+    # The number of each token in its text.
     places: Sequence[int] = range(TOKENS)
-    # True if the two must agree bit for bit.
+    # True if the two computations must agree bit for bit.
     exact: bool = False
     # The largest position at which a token was read, with which rounding grows.
     largest_position: int = TOKENS
@@ -107,9 +114,9 @@ class Violation(NamedTuple):
     """The largest difference of logits over their spread, and where it begins."""
 
     size: float
-    # None: the two do not differ.
+    # None: the two computations do not differ.
     position: int | None = None
-    # The first layer with a difference. None: it shows in the logits only.
+    # The first layer with a difference. None: the difference shows in the logits only.
     layer: int | None = None
     # The largest size that rounding to float32 explains.
     explained: float = math.inf
@@ -175,11 +182,11 @@ def check_readable(case: Case) -> None:
         )
     spread = float(first_result.std(dim=1).max())
     largest_difference = float((first_result - second_result).abs().max())
-    if spread <= STILL * float(first_result.abs().max()):
+    if spread <= LEAST_VARIATION * float(first_result.abs().max()):
         raise InputError(
             f"{name}: every token has the same logits, so that no law can be asked"
         )
-    if largest_difference > UNLIKE * spread:
+    if largest_difference > LARGEST_REPETITION_ERROR * spread:
         raise InputError(
             f"{name}: the same tokens have other logits the second time (dropout?)"
         )
@@ -194,7 +201,7 @@ def measure_violation(comparison: Comparison) -> Violation:
     """Measure by how much two computations differ, and where the difference begins.
 
     It begins with the first token that has a tenth of the largest difference, and in the
-    first layer that has a hundredth.
+    first layer that has a hundredth of it.
     """
     differences = []
     for got, expected in zip(comparison.got, comparison.expected, strict=True):
@@ -216,7 +223,7 @@ def measure_violation(comparison: Comparison) -> Violation:
             break
 
     float32_step = torch.finfo(torch.float32).eps
-    explained = EXPLAINED * float32_step * abs(comparison.largest_position)
+    explained = EXPLAINED_STEPS * float32_step * abs(comparison.largest_position)
     position = comparison.places[first_token]
     return Violation(size, position, first_layer, explained)
 
@@ -237,7 +244,7 @@ def measure_differences(got: Tensor, expected: Tensor) -> Tensor:
 def ask_trial(trial: Trial, case: Case) -> Violation | Statement:
     """Ask one trial in one format.
 
-    An error of the model's code is the reason why it cannot be asked.
+    If the model's code raises an error, the trial cannot be asked for this reason.
     """
     try:
         answer = trial.ask(case)
@@ -281,30 +288,32 @@ def describe_comparison(case: Case, answer: Comparison, violation: Violation) ->
 def judge_violation(
     words: dict[str, str],
     own_size: float,
-    single: Violation,
-    exact: float | None,
+    in_float32: Violation,
+    size_in_float64: float | None,
 ) -> tuple[Verdict, dict[str, str]]:
     """Return the verdict on a violation, and its explanation.
 
     Args:
         words: the explanation of a law that is broken.
         own_size: the size in the model's own format.
-        single: the violation in float32.
-        exact: the size in float64; None if the model cannot be converted.
+        in_float32: the violation in float32.
+        size_in_float64: its size in float64; None if the model cannot be converted.
     """
     # Sizes may be NaN, for which each of these comparisons is False.
     shrinks_as_rounding = False
-    if exact is not None:
-        shrinks_as_rounding = exact <= max(TABLE, single.size / SHRINKS)
-    if exact is not None and not shrinks_as_rounding:
+    if size_in_float64 is not None:
+        size_of_rounding = in_float32.size / LEAST_SHRINKING
+        most = max(LARGEST_TABLE_ERROR, size_of_rounding)
+        shrinks_as_rounding = size_in_float64 <= most
+    if size_in_float64 is not None and not shrinks_as_rounding:
         return "broken", words
 
-    is_explained = single.size <= single.explained
-    if not is_explained and exact is None:
+    is_explained = in_float32.size <= in_float32.explained
+    if not is_explained and size_in_float64 is None:
         return "broken", words
     if not is_explained:
-        return "broken", {"says": SMALLER, "fix": WIDER}
-    if own_size <= ROUNDED:
+        return "broken", {"says": SMALLER_FORMAT, "fix": WIDER_FORMAT}
+    if own_size <= LARGEST_UNREPORTED:
         return "holds", {}
     return "rounding only", {}
 
@@ -318,7 +327,7 @@ def explain_violation(
 
     ``kinds``: the kinds of the model; "any" for explanations that hold for all models.
     """
-    for row in KNOWN:
+    for row in KNOWN_VIOLATIONS:
         if set(kinds).isdisjoint(row["models"]) or law not in row["laws"]:
             continue
         if trial in row.get("trials", [trial]):
@@ -363,11 +372,11 @@ def make_row(
     if statements:
         return row | describe_statements(statements, words)
 
-    single = violations["float32"]
-    exact = violations.get("float64")
-    size = violations.get(own_format, single).size
-    exact_size = exact.size if exact else None
-    verdict, said = judge_violation(words, size, single, exact_size)
+    in_float32 = violations["float32"]
+    in_float64 = violations.get("float64")
+    size = violations.get(own_format, in_float32).size
+    size_in_float64 = in_float64.size if in_float64 else None
+    verdict, said = judge_violation(words, size, in_float32, size_in_float64)
     for name in ("float32", "float64"):
         if name in violations:
             row[name] = violations[name].size
@@ -375,15 +384,15 @@ def make_row(
     row["verdict"] = "cost" if trial.cost else verdict
 
     if row["verdict"] != "broken":
-        row["says"] = single.says
+        row["says"] = in_float32.says
     else:
         # If float64 decided, the violation begins where it begins in float64.
-        deciding = single
-        if exact is not None and said == words:
-            deciding = exact
+        deciding = in_float32
+        if in_float64 is not None and said == words:
+            deciding = in_float64
         row |= {"layer": deciding.layer, "position": deciding.position, **said}
-        if said == words and single.size > single.explained:
-            row["says"] = single.says or words.get("says", "")
+        if said == words and in_float32.size > in_float32.explained:
+            row["says"] = in_float32.says or words.get("says", "")
     if not math.isfinite(size):
         row |= dict.fromkeys(("size", "float32", "float64"))
         row["says"] = "its logits are no numbers"
@@ -395,7 +404,8 @@ def describe_statements(
     statements: Sequence[Statement],
     words: dict[str, str],
 ) -> dict[str, Any]:
-    """Return the columns of the first statement that is broken, or of the first.
+    """Return the columns of the first statement that a law is broken, else of the first
+    statement.
 
     ``words``: what a violation of the law means.
     """

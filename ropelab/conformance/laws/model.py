@@ -27,11 +27,11 @@ from ropelab.runs.from_source import importing
 from ropelab.runs.machine import find_free_memory
 
 # The most weights of a random model. A configuration with more is made smaller.
-MOST = 10**7
-# The largest sizes of a model that is made smaller, by the names of its configuration.
-SMALLER: dict[str, int] = read_table_beside(__file__)["smaller"]
-# Ids of tokens that a smaller vocabulary may not have.
-SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
+MOST_WEIGHTS = 10**7
+# The largest sizes of a model that is made smaller, by the keys of its configuration.
+REDUCED_SIZES: dict[str, int] = read_table_beside(__file__)["smaller"]
+# The keys of token ids that a smaller vocabulary may not have.
+SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def find_subject(
@@ -112,7 +112,7 @@ def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
     with torch.device("meta"):
         skeleton = auto_class.from_config(config)
     weights = sum(parameter.numel() for parameter in skeleton.parameters())
-    is_smaller = weights > MOST
+    is_smaller = weights > MOST_WEIGHTS
     if is_smaller:
         config = reduce_sizes(config)
 
@@ -174,12 +174,12 @@ def reduce_text(text: Any) -> Any:
     key_heads = getattr(text, "num_key_value_heads", None) or heads
 
     sizes = {"hidden_size": 2 * head_dim(text), "num_attention_heads": 2}
-    for name, most in SMALLER.items():
+    for name, most in REDUCED_SIZES.items():
         if values.get(name):
             sizes[name] = min(most, values[name])
     if "num_key_value_heads" in values:
         sizes["num_key_value_heads"] = 2 if key_heads == heads else 1
-    values |= sizes | dict.fromkeys(SPECIAL)
+    values |= sizes | dict.fromkeys(SPECIAL_IDS)
 
     for name, value in values.items():
         if isinstance(value, list) and len(value) == layers:

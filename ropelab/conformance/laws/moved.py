@@ -41,10 +41,10 @@ from ropelab.models.released.positions import Positions, RotaryModule, SineTable
 FAR = 1000
 # The largest model, in bytes, that is written to disk to be read again.
 MOST_SAVED = 2**30
-# Logits in float32 are taken to be the logits of a mistake if the two differ by a
-# smaller share of their spread than this. Rounding grows with positions, but wrong
+# The largest difference, as a share of the spread, between logits in float32 and the
+# logits of the mistake that explains them. Rounding grows with positions, but wrong
 # positions change logits by more.
-ALIKE = 0.01
+EXPLAINED_DIFFERENCE = 0.01
 # Rounding to bfloat16 changes a frequency by at most this share.
 BFLOAT16_ERROR = 2.0**-7
 # The length up to which autocast is asked where a model has no trained length.
@@ -54,7 +54,8 @@ USUAL_LENGTH = 2**12
 def compare_moved(case: Case, by: int, times: int = 1) -> Comparison:
     """Move the keys of a prefix by some positions, once or more often, and read on.
 
-    This is compared with one pass at the positions to which the keys were moved.
+    The logits are compared with those of one pass at the positions to which the keys
+    were moved.
     """
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     for _ in range(times):
@@ -81,12 +82,13 @@ def explain_move(case: Case, got: Tensor, by: int) -> str:
         # The prefilled tokens are placed where this mistake leaves their keys.
         positions = case.make_positions(by)
         positions[:, :PREFILLED] += moved - by
-        # No position is negative. Only distances count.
+        # No position may be negative. A common shift changes nothing: only distances
+        # count.
         positions -= min(0, int(positions.min()))
 
         *_, logits = case.subject.read(case.tokens, positions)
         expected = logits[:, PREFILLED:]
-        if float(measure_differences(got, expected).max()) <= ALIKE:
+        if float(measure_differences(got, expected).max()) <= EXPLAINED_DIFFERENCE:
             return says
     return ""
 
@@ -130,7 +132,7 @@ def are_keys_open(case: Case) -> bool:
 def find_turns(case: Case, distances: Sequence[int]) -> dict[int, Turn | None]:
     """Return the rotation of each layer's keys by each distance, in positions.
 
-    None stands for a layer that does not rotate. The case remembers them.
+    None stands for a layer that does not rotate. The case remembers the rotations.
     """
     key = tuple(distances)
     if key not in case.turns:

@@ -119,9 +119,9 @@ class Subject(ABC):
         raise CannotAskError("it keeps no cache")
 
     def entries(self, cache: Any) -> list[Entry]:
-        """Return keys and values of each layer [rows, heads, tokens, head_dim].
+        """Return the keys and values of each layer [rows, heads, tokens, head_dim].
 
-        None stands for a layer that keeps none.
+        None stands for a layer that keeps no keys.
         """
         raise CannotAskError("its keys cannot be seen")
 
@@ -190,9 +190,9 @@ class Subject(ABC):
 
         Weights are converted in place. If somebody else has built the model, its
         weights are put back at the end: what float32 has lost cannot be converted back,
-        and other objects may hold the memory of the weights. Of a model that was built
-        here, no second copy is held. In float64 tables are converted, too; in smaller
-        formats they stay as they are.
+        and other objects may hold the memory of the weights. If the model was built
+        here, no second copy of its weights is held. In float64 tables are converted,
+        too; in smaller formats they stay as they are.
         """
         # Code that cannot be converted is not touched: an empty module is converted in
         # its place.
@@ -343,7 +343,9 @@ class TransformersSubject(Subject):
         return self._make_bias(make_mask(segments, new))
 
     def _make_bias(self, visible: Tensor) -> Tensor:
-        """Return 0 [rows, 1, queries, keys] where a query may look, else the least."""
+        """Return a bias [rows, 1, queries, keys] for scores: 0 where a query may look,
+        else the least number.
+        """
         may_look = visible.to(self.device)[:, None]
         # `self.dtype` is another format while the model is converted.
         dtype = next(self.model.parameters()).dtype

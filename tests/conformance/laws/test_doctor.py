@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import ropelab
 from ropelab.cli.app import main
 from ropelab.conformance.laws.doctor import LAWS, measure_peak
-from ropelab.conformance.laws.law import KNOWN, explain_violation
+from ropelab.conformance.laws.law import KNOWN_VIOLATIONS, explain_violation
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_positions
 from tests.models.released.tiny import saved, untouched
@@ -273,7 +273,7 @@ def test_every_law_that_can_be_broken_has_words_and_every_word_a_law():
     asked.add(("state", "torch.compile"))
     silent = {each for each in asked if not explain_violation(*each)}
     assert silent == {("state", ".to(bfloat16)")}
-    for row in KNOWN:
+    for row in KNOWN_VIOLATIONS:
         for law in row["laws"]:
             names = {trial for name, trial in asked if name == law}
             assert names >= set(row.get("trials", [])) and names, row
