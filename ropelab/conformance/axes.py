@@ -25,8 +25,8 @@ from ropelab.math.axes import Positions, describe_pairs
 from ropelab.runs.arrays import Bool
 from ropelab.runs.sentences import join_names
 
-# A pair stands still if its cos and sin change by no more than this.
-CLOSE = 1e-3
+# The largest change of cos and sin of a pair that counts as standing still.
+LARGEST_STILL_CHANGE = 1e-3
 
 
 def explain_movement(
@@ -65,7 +65,8 @@ def explain_axis_frequencies(
 ) -> Fault | None:
     """Name mistakes that also show where the positions on all axes are equal.
 
-    These are frequencies of another ladder, and wrong positions on only some axes.
+    These are frequencies of another ladder (other frequencies from the fastest to the
+    slowest pair), and wrong positions on only some axes.
     """
     right = make_reference(expected, positions)
     wrong_on_some_axes = list_other_positions(right, most_axes=right.axes.count - 1)
@@ -137,5 +138,5 @@ def find_moving(
             moved_row = row_of_position.get(tuple(moved))
             if moved_row is not None:
                 changes = np.abs(tables[:, moved_row] - tables[:, row])
-                moves[axis] |= changes.max(axis=0) > CLOSE
+                moves[axis] |= changes.max(axis=0) > LARGEST_STILL_CHANGE
     return moves

@@ -1,4 +1,4 @@
-"""Codes with one mistake at positions of several axes, and what each computes.
+"""What implementations with one mistake compute at positions of several axes.
 
 The pairs of a head are divided into sections, one for each axis of a position. The
 ladder of an axis is the frequencies of its pairs, from the fastest to the slowest.
@@ -143,7 +143,9 @@ def describe_changes(axes: Axes, other: Axes) -> Iterator[str]:
 
 
 def list_ladders(right: Reference) -> Iterator[Movement]:
-    """Yield other ladders than the configured one, and each axis' own in reverse."""
+    """Yield ladders that are not the configured one, and the ladder of each axis in
+    reverse.
+    """
     spec = right.spec
     axes = right.axes
     inv_freq = right.inv_freq
@@ -259,7 +261,7 @@ def list_commonest(right: Reference) -> Iterator[tuple[str, Movement]]:
     `ropelab vectors` writes them for engines. No two have the same sentence or the same
     tables.
     """
-    # The largest number of mistakes of each kind, and the mistakes.
+    # The number of mistakes that are taken of each kind, and all mistakes of this kind.
     kinds = {
         "order": (4, list_other_axes(right)),
         "ladder": (3, list_ladders(right)),

@@ -32,11 +32,12 @@ from ropelab.conformance.ways import Way, list_ways
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
 
-# Functions that make tables of a given length are asked for tables of at most this many
-# tokens.
+# The most rows of a table that is asked of a function that makes tables of a given
+# length.
 LONGEST_TABLE = 2**18
-# A function is asked at further positions in FURTHER_CALLS calls of FURTHER_POSITIONS
-# each: at all positions below FURTHER_DENSE, and at random positions above.
+# After the usual positions a function is asked at many more, in FURTHER_CALLS calls of
+# FURTHER_POSITIONS each: at all positions below FURTHER_DENSE, and at random larger
+# ones.
 FURTHER_DENSE = 1024
 FURTHER_CALLS = 2
 FURTHER_POSITIONS = 2048

@@ -1,7 +1,7 @@
 """Check code that can be asked at any position.
 
-It is asked at the length of the configuration, and at other lengths if its scaling
-depends on the length, or must not.
+The code is asked at the length of the configuration. If it scales, it is also asked at
+other lengths, at which the scaling may have to change or has to stay.
 """
 
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ def judge_other_lengths(
     expected: Expected,
     tolerance: float,
 ) -> Check:
-    """Judge a code at other lengths, after it was right at the expected one.
+    """Judge a code at other lengths, after it was right at the expected length.
 
     Code that keeps its frequencies at all lengths, and is not told the length, may be
     built anew for another length: it is not accused.
@@ -96,15 +96,15 @@ def judge_other_lengths(
 
 
 def list_lengths(expected: Expected) -> list[int]:
-    """Return further lengths at which a scaling shows, or must not."""
+    """Return the other lengths at which a code is asked about its scaling."""
     spec = expected.spec
     trained = spec.trained_len
     short = trained // 4 + 1
     if isinstance(spec.scaling, LongRope):
         lengths = {trained - 1, trained, trained + 1}
     elif isinstance(spec.scaling, DynamicNtk):
-        # The longer one is 1.3 times the trained length, and no power of two, since some
-        # codes round up to one.
+        # The longer length is 1.3 times the trained length, and no power of two, since
+        # some implementations round a length up to a power of two.
         lengths = {short, 13 * trained // 10 + 1}
     else:
         lengths = {short, max(expected.length, min(2 * trained, spec.length))}
@@ -113,14 +113,15 @@ def list_lengths(expected: Expected) -> list[int]:
 
 
 def ask_at_length(length: int, ask: Ask, expected: Expected) -> list[Part]:
-    """Return what a code computes among ``length`` tokens, and what it should.
+    """Return what a code computes in a context of this length, and what it should.
 
     The list is empty if the code raises an error or does not rotate.
     """
     positions = choose_positions(expected)
     last = length - 1
     inside = positions[positions < last - 1]
-    # Code that chooses frequencies by each token's own position shows it between these.
+    # Code that chooses frequencies by each token's own position shows this mistake at a
+    # position between these two.
     between = (int(inside.max()) + last) // 2
     try:
         answers = ask(expected.spec, np.append(inside, [between, last]))

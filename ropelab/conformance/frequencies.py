@@ -23,18 +23,19 @@ from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.sentences import write_number
 
-# The end of the answer where the frequencies look like no mistake that is known.
+# The end of the answer if no known mistake gives the frequencies.
 UNEXPLAINED = "no known mistake explains them"
-# Radians. A frequency that is read off a table in bfloat16 is off by a share of about
-# 2^-8, so that angles up to this one are known to less than half a rotation.
+# The largest angle, in radians, whose number of whole rotations is known. A frequency
+# that is read off a table in bfloat16 is off by a share of about 2^-8. Up to this angle
+# that is less than half a rotation.
 LARGEST_KNOWN_ANGLE = 2**6
 # YaRN divides a share of each frequency, which grows from 0 at one end of a ramp to 1 at
 # its other end. A pair whose share is closer than this to 0 or to 1 may be beyond the
 # ramp, and is not used to find its ends.
 LEAST_SHARE = 0.05
-# Radians per token; a pair that turns by less does not rotate.
+# The lowest frequency, in radians per token, of a pair that counts as rotating.
 SLOWEST = 1e-30
-# Radians per token; inverses of frequencies that are larger are not looked at.
+# The largest inverse of a frequency that is looked at.
 LARGEST_INVERSE = 1e3
 
 
@@ -213,7 +214,7 @@ def explain_geometric(measured: Frequencies, spec: RopeSpec) -> Fault | None:
 def unscale_dynamic(expected: Expected) -> RopeSpec:
     """Return the rotation, with dynamic scaling replaced by a larger base.
 
-    At one length the two are the same.
+    At one length both give the same frequencies.
     """
     spec = expected.spec
     dynamic = spec.scaling

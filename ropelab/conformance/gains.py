@@ -1,7 +1,8 @@
 """Wrong factors on cos and sin.
 
-Both are multiplied by the attention factor of the configuration, which is 1 for most.
-The factor of a code is called its gain.
+cos and sin are both multiplied by the attention factor of the configuration, which is 1
+for most models. The factor that a code (an implementation under test) has is called its
+gain.
 """
 
 import math
@@ -16,11 +17,11 @@ from ropelab.readers.spec import RopeSpec
 
 # The largest share by which the factor of one pair may differ from the factor of all
 # others. Rounding to 8 bits changes a factor by less.
-UNEVEN = 0.1
-# A drift of the factor is looked for at positions up to this one, of which there have to
-# be a few.
+LARGEST_UNEVENNESS = 0.1
+# The last position at which a drift of the factor is looked for.
 FARTHEST = 4096
-FEWEST = 4
+# The fewest positions up to there that show a drift.
+FEWEST_POSITIONS = 4
 NO_DRIFT = "rotate without a factor that depends on the position"
 
 
@@ -53,7 +54,7 @@ def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
 
 
 def list_wrong_factors(spec: RopeSpec) -> Iterator[tuple[str, float]]:
-    """Yield reasons for another attention factor, and what it is then."""
+    """Yield reasons for a wrong attention factor, each with the factor that it gives."""
     wanted = spec.attention_factor
     if wanted > 0 and wanted != 1:
         yield "its root", math.sqrt(wanted)
@@ -73,7 +74,7 @@ def list_wrong_factors(spec: RopeSpec) -> Iterator[tuple[str, float]]:
 
 
 def list_longrope_factors(spec: RopeSpec) -> Iterator[tuple[str, float]]:
-    """Yield LongRoPE's sqrt(1 + ln(scale) / ln(original length)) with one slip."""
+    """Yield slips in LongRoPE's factor, sqrt(1 + ln(scale) / ln(original length))."""
     original, claimed = spec.trained_len, spec.length
     if not 1 < original < claimed:
         return
@@ -103,7 +104,7 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
     deviations = np.abs(factors - 1)
     row, pair = np.unravel_index(deviations.argmax(), factors.shape)
     factor = factors[row, pair]
-    if abs(factor - 1) <= UNEVEN:
+    if abs(factor - 1) <= LARGEST_UNEVENNESS:
         return None
     where = f"pair {pair} at position {observed.positions[row]}"
     answer = f"cos and sin of {where} are {factor:.3g} times as long as elsewhere"
@@ -119,7 +120,7 @@ def explain_drift(observed: Observed) -> str:
     is_near = (observed.positions > 0) & (observed.positions <= FARTHEST)
     positions = observed.positions[is_near]
     factors = np.hypot(observed.cos, observed.sin)[is_near]
-    if len(positions) < FEWEST or not factors.size:
+    if len(positions) < FEWEST_POSITIONS or not factors.size:
         return ""
     is_usable = np.isfinite(factors) & (factors > 0)
     if not is_usable.all():

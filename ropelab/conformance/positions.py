@@ -19,18 +19,23 @@ from ropelab.runs.arrays import Float
 ENOUGH_PAIRS = 8
 # If a code reads one row of its table twice, the angles differ by less than this.
 SAME_ROW = 1e-6
-# A fraction is sought below this position. At larger positions an error may also be due
-# to rounding.
+# Shifts by a fraction of a token are looked for below this position. At larger
+# positions an error may also be due to rounding.
 FARTHEST = 4096
-# The largest share by which positions may be stretched and still be recovered.
+# The largest share by which positions may be stretched if they are to be recovered.
 LARGEST_STRETCH = 1 / 64
 # A stretch is measured at positions above this share of the largest position, where
 # errors of the recovered positions matter least.
 FAR_SHARE = 1 / 64
 # Numbers of tokens that share a position in Self-Extend.
 GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
+# A rule that holds from some position on is guessed from at least this many wrong rows,
+# behind at least this many right rows.
+FEWEST_WRONG_ROWS = 3
+FEWEST_RIGHT_ROWS = 2
+# Two pieces of advice.
 FROM_ZERO = "count positions from 0"
-ENDS = "look at where the table ends and at what positions are counted from"
+ADVICE_ON_ENDS = "look at where the table ends and at what positions are counted from"
 
 # A position for each row, as a real number.
 Recovered = Float[np.ndarray, " n"]
@@ -42,10 +47,11 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
     """
     first_cos = observed.cos[0]
     first_sin = observed.sin[0]
-    is_constant = (observed.cos == first_cos).all() and (
-        observed.sin == first_sin
-    ).all()
-    if is_constant and observed.sin.any():
+    has_constant_cos = (observed.cos == first_cos).all()
+    has_constant_sin = (observed.sin == first_sin).all()
+    # If sin is 0 everywhere, nothing rotates at all, which other checks name.
+    rotates = observed.sin.any()
+    if has_constant_cos and has_constant_sin and rotates:
         return "every position is rotated alike", "angle = position * inv_freq"
 
     # The largest angle errors, in radians, of a right code that computes in float32.
@@ -60,19 +66,19 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
     if angles.shape[1] != len(inv_freq):
         return None
 
-    exact = recover_positions(angles, positions, inv_freq)
-    shift = find_fractional_shift(exact - positions, angles, positions, inv_freq)
+    unrounded = recover_positions(angles, positions, inv_freq)
+    shift = find_fractional_shift(unrounded - positions, angles, positions, inv_freq)
     if shift:
         return f"positions are shifted by {shift:g}", FROM_ZERO
-    stretch = find_stretch(exact, angles, positions, inv_freq)
+    stretch = find_stretch(unrounded, angles, positions, inv_freq)
     if stretch:
         answer = f"positions are multiplied by {stretch:.8g}"
         return answer, "count positions in whole steps, as arange does"
 
     # If the slowest pair turns by more than half a turn in the context, several positions
-    # fit an angle: that near the right one, and the smallest one.
+    # fit the angles: the position near the right one is tried first, then the smallest.
     smallest = recover_positions(angles, np.zeros_like(positions), inv_freq)
-    for recovered in (np.round(exact), np.round(smallest)):
+    for recovered in (np.round(unrounded), np.round(smallest)):
         float32_errors = rounding_budget.angles(np.maximum(recovered, 0))
         errors = np.abs(wrap_angles(angles - recovered[:, None] * inv_freq))
         if (errors < TABLE_ERROR + float32_errors).all():
@@ -115,17 +121,20 @@ def explain_recovered(
         pairs: the number of pairs from which they were recovered.
     """
     shifts = recovered - positions
-    shifts_from_1 = shifts[positions > 0]
-    shift = shifts_from_1[0]
-    if shift and (shifts_from_1 == shift).all():
+    shifts_after_first = shifts[positions > 0]
+    shift = shifts_after_first[0]
+    if shift and (shifts_after_first == shift).all():
         answer = f"positions are shifted by {shift:.0f}"
         if not shifts[0]:
             answer += " from 1 on"
         return answer, FROM_ZERO
 
     last_shift = shifts[-1]
-    # Where every position is rotated as 0, nothing was shifted.
-    if last_shift < 0 < recovered[-1]:
+    # A shift to earlier positions can stop at position 0. If the last position is
+    # rotated as 0, too, nothing was shifted.
+    is_shifted_back = last_shift < 0
+    ends_above_0 = recovered[-1] > 0
+    if is_shifted_back and ends_above_0:
         shifted = np.maximum(positions + last_shift, 0)
         if np.array_equal(recovered, shifted):
             answer = f"positions are shifted by {last_shift:.0f}, and 0 before that"
@@ -185,7 +194,7 @@ def explain_first_moved(
         if np.array_equal(recovered, rounded):
             answer = f"positions are rounded to {name}: {answer}"
             return answer, "keep positions in integers"
-    return answer, ENDS
+    return answer, ADVICE_ON_ENDS
 
 
 def explain_end(angles: Table, positions: Positions) -> Fault | None:
@@ -194,8 +203,13 @@ def explain_end(angles: Table, positions: Positions) -> Fault | None:
     differences = np.abs(wrap_angles(angles - last_row))
     is_last_row = differences.max(axis=1) < SAME_ROW
     end = int(is_last_row.argmax())
-    if end < len(is_last_row) - 2 and is_last_row[end:].all():
-        return f"position {positions[end + 1]} is rotated as {positions[end]}", ENDS
+    # At least three rows have to be equal.
+    is_repeated = end < len(is_last_row) - 2
+    if is_repeated and is_last_row[end:].all():
+        return (
+            f"position {positions[end + 1]} is rotated as {positions[end]}",
+            ADVICE_ON_ENDS,
+        )
     return None
 
 
@@ -209,10 +223,10 @@ def find_fractional_shift(
 
     ``shifts``: the recovered positions less the right positions.
     """
-    shifts_from_1 = shifts[positions > 0]
-    shift = round(float(np.median(shifts_from_1)), 2)
+    shifts_after_first = shifts[positions > 0]
+    shift = round(float(np.median(shifts_after_first)), 2)
     is_whole = shift == round(shift)
-    if is_whole or np.abs(shifts_from_1 - shift).max() > TABLE_ERROR:
+    if is_whole or np.abs(shifts_after_first - shift).max() > TABLE_ERROR:
         return 0.0
 
     shifted = positions + shift
@@ -224,17 +238,17 @@ def find_fractional_shift(
 
 
 def find_stretch(
-    exact: Recovered,
+    unrounded: Recovered,
     angles: Table,
     positions: Positions,
     inv_freq: Frequencies,
 ) -> float:
     """Return the factor, near 1, on all positions; 0 if there is none.
 
-    ``exact``: the recovered positions.
+    ``unrounded``: the recovered positions.
     """
     is_far = positions > FAR_SHARE * positions.max()
-    ratios = exact[is_far] / np.maximum(positions[is_far], 1)
+    ratios = unrounded[is_far] / np.maximum(positions[is_far], 1)
     stretch = float(np.median(ratios))
     if not 0 < abs(stretch - 1) < LARGEST_STRETCH:
         return 0.0
@@ -242,15 +256,16 @@ def find_stretch(
     # Without the factor, angles are wrong by more than the rounding of a table explains.
     # This must also hold for angles below half a turn: code with a wrong number for 2 pi
     # has similar errors, but only at larger angles, from which it subtracts whole turns.
+    # A factor near 1 hardly changes angles below 1 radian, which are left out.
     right = positions[:, None] * inv_freq
     errors = np.abs(wrap_angles(angles - right))
     errors_if_stretched = np.abs(wrap_angles(angles - stretch * right))
-    is_small = (np.abs(right) < np.pi) & (np.abs(right) > 1)
-    if errors.max() < TABLE_ERROR or not is_small.any():
+    is_below_half_turn = (np.abs(right) < np.pi) & (np.abs(right) > 1)
+    if errors.max() < TABLE_ERROR or not is_below_half_turn.any():
         return 0.0
     # The factor has to remove most of the error of small angles, here three quarters.
-    remaining_error = errors_if_stretched[is_small].max()
-    is_explained = 4 * remaining_error < errors[is_small].max()
+    remaining_error = errors_if_stretched[is_below_half_turn].max()
+    is_explained = 4 * remaining_error < errors[is_below_half_turn].max()
     if is_explained and errors_if_stretched.max() < TABLE_ERROR:
         return stretch
     return 0.0
@@ -306,7 +321,8 @@ def explain_later_shift(positions: Positions, recovered: Recovered) -> str:
     Behind a table that is appended to, or behind dropped keys, counting may begin anew.
     """
     shifted_rows = np.flatnonzero(recovered != positions)
-    if len(shifted_rows) < 3 or shifted_rows[0] < 2:
+    has_right_beginning = len(shifted_rows) and shifted_rows[0] >= FEWEST_RIGHT_ROWS
+    if len(shifted_rows) < FEWEST_WRONG_ROWS or not has_right_beginning:
         return ""
 
     first = shifted_rows[0]
@@ -327,7 +343,8 @@ def explain_groups(positions: Positions, recovered: Recovered) -> str:
     Empty: they are not.
     """
     changed_rows = np.flatnonzero(recovered != positions)
-    if len(changed_rows) < 3 or changed_rows[0] < 2:
+    has_right_beginning = len(changed_rows) and changed_rows[0] >= FEWEST_RIGHT_ROWS
+    if len(changed_rows) < FEWEST_WRONG_ROWS or not has_right_beginning:
         return ""
 
     changed_positions = positions[changed_rows]

@@ -1,4 +1,7 @@
-"""Read cos and sin of every pair off a code's answer: tables, or rotated vectors.
+"""Read cos and sin of every pair off the answer of a code (an implementation under
+test).
+
+The answer has tables, or rotated vectors.
 
 Rotated vectors also show which features form a pair, and the 2 x 2 block that
 multiplies each pair. If they show a mistake, it becomes the fault of the returned
@@ -67,8 +70,8 @@ NOT_ALONE = (
     "a token is rotated otherwise among other tokens",
     "rotate each by its own position",
 )
-# Features that do not rotate change by less than this share of the largest number,
-# even where they are rounded to bfloat16 or to 8 bits.
+# The largest change of features that do not rotate, as a share of the largest number.
+# Rounding them to bfloat16 or to 8 bits changes them by less.
 STILL = 2.0**-7
 # The share of the largest number by which the rotation of a sum may differ from the sum
 # of rotations. Rounding to a few bits stays far below.
@@ -86,7 +89,7 @@ def observe_tables(
     Args:
         positions: the position of each row.
         cos: [positions, pairs], or [positions, features] with each angle twice.
-        sin: the same.
+        sin: in the same shape as cos.
         spec: what they should be.
     """
     if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
@@ -179,7 +182,7 @@ def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Ob
     rotated_sums = np.asarray(rotate(dense_vectors, last), np.float64)
     sums_of_rotated = dense_vectors @ single_rotation
     difference = np.abs(rotated_sums - sums_of_rotated).max()
-    # The comparison is False for NaN, which is no rotation either.
+    # NaN compares False, so that it does not count as a rotation.
     if difference <= LARGEST_NONLINEARITY * np.abs(sums_of_rotated).max():
         return observed
     return replace(observed, fault=observed.fault or NOT_LINEAR)

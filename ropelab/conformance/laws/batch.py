@@ -26,8 +26,9 @@ from ropelab.conformance.laws.subject import Stages
 
 # The lengths of the texts in a padded batch.
 LENGTHS = (TOKENS, 31, 7)
-# By how much positions are shifted. Behind the last two, positions of 16 bits overflow
-# within the text: at 32,768 with a sign and at 65,536 without one.
+# The numbers by which positions are shifted. With the last two numbers, positions in
+# integers of 16 bits overflow within the text: at 32,768 with a sign, at 65,536
+# without.
 SHIFTS = (1, 1000, 32744, 65512)
 # The index in a packed row of the first token of the second text.
 SECOND_BEGIN = 17
@@ -53,16 +54,16 @@ def are_equal(first: Stages, second: Stages) -> bool:
     return all(map(torch.equal, first, second))
 
 
-def compare_padded(case: Case, left: bool, positions: bool) -> Comparison:
+def compare_padded(case: Case, left: bool, gives_positions: bool) -> Comparison:
     """Compare a padded batch with each of its texts read by itself.
 
     Args:
         case: the model.
         left: True for padding on the left.
-        positions: False if the model is given only the mask.
+        gives_positions: False if the model is given only the mask.
     """
     tokens, segments, positions_of_rows = make_batch(case, left)
-    given_positions = positions_of_rows if positions else None
+    given_positions = positions_of_rows if gives_positions else None
     stages = case.subject.read(tokens, given_positions, segments)
     return compare_rows(case, stages, left)
 
@@ -146,10 +147,16 @@ PADDING = Law(
     "padding",
     "Is a row in a padded batch read as it is read alone?",
     (
-        Trial("left, positions", partial(compare_padded, left=True, positions=True)),
-        Trial("left, mask alone", partial(compare_padded, left=True, positions=False)),
         Trial(
-            "right, mask alone", partial(compare_padded, left=False, positions=False)
+            "left, positions", partial(compare_padded, left=True, gives_positions=True)
+        ),
+        Trial(
+            "left, mask alone",
+            partial(compare_padded, left=True, gives_positions=False),
+        ),
+        Trial(
+            "right, mask alone",
+            partial(compare_padded, left=False, gives_positions=False),
         ),
     ),
 )

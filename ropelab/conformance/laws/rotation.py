@@ -29,11 +29,12 @@ from ropelab.readers import layers, registry
 from ropelab.readers.families import explain_unrotated
 from ropelab.readers.spec import RopeSpec
 
-# Radians by which an angle may be off.
+# The largest error of an angle, in radians, that counts as right.
 TOLERANCE = 0.01
-# At larger positions rounding in float32 moves angles by more than the tolerance.
-LARGEST = 2**13
-# Keys that do not rotate change by a smaller share of their size, in float32.
+# The position below which rounding in float32 moves angles by less than the tolerance.
+FIRST_ROUNDED_POSITION = 2**13
+# The largest change of keys in float32, as a share of their spread, that is no
+# rotation.
 STILL = 1e-5
 
 
@@ -133,12 +134,12 @@ def read_parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tens
 
 def probe_turns(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
     """Return rotations to positions that show every mistake, and these positions."""
-    positions = [each for each in PROBES if 0 < each < LARGEST]
+    positions = [each for each in PROBES if 0 < each < FIRST_ROUNDED_POSITION]
     # The tables of the model may end before the last of these positions.
     with suppress(IndexError, RuntimeError):
         return recover_turns(case, torch.tensor(positions)), positions
 
-    last = (case.subject.trained_length or LARGEST) - 1
+    last = (case.subject.trained_length or FIRST_ROUNDED_POSITION) - 1
     positions = [each for each in positions if each < last]
     return recover_turns(case, torch.tensor(positions)), positions
 
@@ -262,7 +263,8 @@ def judge_layer(
         # In a cache of latents the part that rotates may be narrower than the head.
         rotary_dim=min(spec.rotary_dim, width),
         pairing="interleaved" if is_adjacent else "half",
-        # Keys before and after a rotation have the same factor, so that it does not show.
+        # Keys before and after a rotation have the same attention factor, so that it
+        # does not show.
         attention_factor=1.0,
     )
     observed = observe_turn(turn.images, positions, spec)
@@ -270,8 +272,8 @@ def judge_layer(
         spec = replace(spec, pairing="interleaved")
         observed = observe_turn(turn.images, positions, spec)
 
-    # In some codes both queries and keys rotate in the opposite direction. The first
-    # position after 0 shows it in the sine of the first pair.
+    # In some models both queries and keys rotate in the opposite direction. The sine of
+    # the first pair at the first position after 0 shows it.
     sign = 1
     if first_row is not None:
         sign = first_row["sign"]
@@ -301,7 +303,7 @@ def observe_turn(images: Tensor, positions: Sequence[int], spec: RopeSpec) -> Ob
     unit_vectors = np.eye(spec.head_dim)
     rotated = images.cpu().double().numpy()
     after = np.concatenate([unit_vectors[None], rotated])
-    # Such small components are errors of the least squares.
+    # Components as small as this are errors of the least squares.
     after[np.abs(after) <= STILL] = 0.0
     return observe_vectors(unit_vectors, after, all_positions, spec)
 
