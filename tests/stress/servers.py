@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from ropelab.readers.flags import KNOWN
+from ropelab.readers.flags import KNOWN_FLAGS
 from tests.stress.arrays import ANY, MODEL
 from tests.stress.bench import told
 from tests.stress.promise import Trial, find_unplain
@@ -33,7 +33,7 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
     chance = random.Random(5)
     with contextlib.chdir(folder):
         Path("config.json").write_text(json.dumps(MODEL))
-        alone = [f"{flag}={shlex.quote(value)}" for flag in KNOWN for value in VALUES]
+        alone = [f"{flag}={shlex.quote(value)}" for flag in KNOWN_FLAGS for value in VALUES]
         for flags in alone[:: FEW if few else 1]:
             yield give(flags, chance.choice(FORMS))
         for _ in range(FEW if few else TOGETHER):
