@@ -122,7 +122,8 @@ def has_full_attention(file: LayerFile, layer: int, period: int) -> bool:
     Args:
         file: the file, with the name of the pattern.
         layer: the number of the layer, from 0.
-        period: the number n of a pattern in which every n-th layer sees it.
+        period: the number n of a pattern in which every n-th layer sees the whole
+            context.
     """
     last = file.count - 1
     match file.defaults.full_pattern:
@@ -136,8 +137,10 @@ def has_full_attention(file: LayerFile, layer: int, period: int) -> bool:
             # The last layer of the model, and every n-th before it.
             return (last - layer) % period == 0
         case "flint":
+            # The first two layers, then every fourth, and the last layer of the model.
             return layer < 2 or layer % 4 == 1 or layer == last
         case "beam":
+            # The last layer of each group of six, and the last layer of the model.
             return (layer + 1) % 6 == 0 or layer == last
         case pattern:
             raise LookupError(f"layers.toml has an unknown pattern: {pattern}")

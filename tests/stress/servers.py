@@ -33,7 +33,9 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
     chance = random.Random(5)
     with contextlib.chdir(folder):
         Path("config.json").write_text(json.dumps(MODEL))
-        alone = [f"{flag}={shlex.quote(value)}" for flag in KNOWN_FLAGS for value in VALUES]
+        alone = [
+            f"{flag}={shlex.quote(value)}" for flag in KNOWN_FLAGS for value in VALUES
+        ]
         for flags in alone[:: FEW if few else 1]:
             yield give(flags, chance.choice(FORMS))
         for _ in range(FEW if few else TOGETHER):

@@ -185,7 +185,7 @@ def describe_moves(front: int, behind: int, gap: int) -> str:
 
     Args:
         front: the positions by which keys in front of the gap were rotated.
-        behind: the same for keys behind the gap.
+        behind: the positions by which keys behind the gap were rotated.
         gap: the number of tokens that were dropped.
     """
     if front == behind == 0:

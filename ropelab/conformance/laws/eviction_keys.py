@@ -73,8 +73,8 @@ def explain_keys(case: Case, trace: EvictionTrace) -> str:
     The keys of each layer are compared with its keys before the first eviction.
     """
     # The mistake in each layer, and the positions by which its keys behind the gap are
-    # rotated. The loop below also enters the keys in front of the gap, but those behind
-    # it come last and replace them.
+    # rotated. The loop below first enters the number for keys in front of the gap, and
+    # then replaces it.
     sentences = {}
     distances = {}
     for layer, turn in find_turns(case, DISTANCES).items():
@@ -182,8 +182,8 @@ class Maps:
         self.images = turn.images
         self.width = turn.images.shape[-1]
         self.spec = find_spec(case, layer)
-        # The features that rotate. Those of slow pairs move by less than can be seen, so
-        # that a configuration tells more than the images.
+        # The features that rotate. The features of slow pairs move by less than can be
+        # seen, so that a configuration tells more than the images.
         self.features = find_rotated_features(turn.images[-1])
         if self.spec is not None and self.spec.head_dim == self.width:
             self.features = torch.tensor(self.spec.rotated)
@@ -191,7 +191,7 @@ class Maps:
     def find_distance(self, before: Tensor, after: Tensor) -> int | None:
         """Return the positions by which all keys are rotated; None: no number fits.
 
-        Where there are no keys, the number is 0.
+        If there are no keys, the number is 0.
         """
         if not before.numel():
             return 0

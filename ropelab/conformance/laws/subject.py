@@ -1,4 +1,4 @@
-"""The model under test, as the laws ask it.
+"""The model under test, as the laws (checks of its positions) ask it.
 
 Token ids, positions and segments go in, hidden states and logits come out. A subject is a
 model of transformers, or a callable from token ids, positions and a mask to logits.
