@@ -230,7 +230,8 @@ def test_a_printed_base_has_a_source_and_a_criterion(bases):
 
 
 def test_exponents_have_as_many_digits_in_the_legend_as_in_the_title(bases):
-    (legend,) = bases["growth"].legends
+    legend = bases["growth"].axes[0].get_legend()
+    assert legend is not None
     names = " ".join(text.get_text() for text in legend.get_texts())
     exponents = re.findall(r"L\^[\d.]+", find_title(bases["growth"]))
     assert len(exponents) == 2

@@ -83,7 +83,8 @@ def _draw_bound(tables: Tables) -> Figure:
     )
     ax.set_ylabel(_label_bases(bound))
     shapes.set_base_axis(ax.yaxis, ax.get_ylim())
-    shapes.put_legend_below(figure, [ax], 2)
+    # The bases grow with the context, so the upper left corner is free.
+    ax.legend(loc="upper left")
     return figure
 
 
@@ -146,7 +147,8 @@ def _draw_growth(bound: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     ax.set(yscale="log", xlabel="context length L (tokens)", title=title)
     ax.set_ylabel(_label_bases(bound))
     shapes.set_base_axis(ax.yaxis, ax.get_ylim())
-    shapes.put_legend_below(figure, [ax], 2)
+    # The bases grow with the context, so the upper left corner is free.
+    ax.legend(loc="upper left")
     return figure
 
 
