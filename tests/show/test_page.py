@@ -298,7 +298,7 @@ def test_figures_are_drawn_although_a_table_is_empty(tmp_path, capsys):
     text = write_report(find_runs([tmp_path]), tmp_path / "page.html").read_text()
     assert "left out" not in capsys.readouterr().err
     # Findings are text beside the figures only if these were drawn for the page.
-    assert "Admissible bases (filled)" in text
+    assert "Bases whose sum of cosines stays ≥ 0 (filled)" in text
 
 
 def test_the_notes_are_read_sentence_by_sentence_in_the_page(tmp_path):

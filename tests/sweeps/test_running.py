@@ -340,7 +340,9 @@ def test_results_that_do_not_depend_on_the_field_leave_their_place_to_others(
 def test_results_of_two_casts_are_drawn_with_their_units() -> None:
     numbers = [0.25, 0.5]
     columns = ["kl_nats_per_token", "largest_difference_nats_per_token"]
-    whole = pd.DataFrame(dict.fromkeys([*columns, "share_beyond"], numbers))
+    columns += ["share_beyond", "kl_ci_low", "kl_ci_high"]
+    columns += ["share_ci_low", "share_ci_high"]
+    whole = pd.DataFrame(dict.fromkeys(columns, numbers))
     whole = whole.assign(method="none", cast="a", against=["b", "c"], tokens=64)
     short = shorten_divergence({"divergence": whole})["divergence"]
     runs = pd.DataFrame({"case": [1, 2], "against": ["b", "c"], "answer": ""})
@@ -348,8 +350,8 @@ def test_results_of_two_casts_are_drawn_with_their_units() -> None:
     labels = [ax.get_ylabel() for ax in figure.axes]
     assert labels == [
         "mean KL, nats per token",
-        "largest difference of a log-probability, nats",
         f"share of tokens beyond {DIVERGED:g} nats",
+        "largest difference of a log-probability, nats",
     ]
 
 
