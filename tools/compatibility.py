@@ -24,12 +24,13 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "compatibility.md"
 MARKS = {"run": "ʳ", "by rule": "ᵏ", "read": "ˢ", "": ""}
 TEMPLATE = ROOT / "docs" / "templates" / "compatibility.md"
+PUBLISHED = ROOT / "docs" / "templates" / "published.json"
 
 
 def write_page() -> str:
     """Return the whole page."""
-    lines = list(compare_models())
-    checked, _ = read_published()
+    checked, models = read_published(PUBLISHED)
+    lines = list(compare_models(models))
     releases = [f"{each.name} {each.version}" for each in list_columns()]
     template = TEMPLATE.read_text(encoding="utf-8")
     return template.format(

@@ -1,8 +1,8 @@
 """Which runtime rotates which published model as the model's own code does.
 
 The configurations of published models, reduced to what their rotation depends on, are
-in published.json; the model's own code is its class in transformers 5. `make
-compatibility` writes docs/compatibility.md from this.
+in docs/templates/published.json; the model's own code is its class in transformers 5.
+`make compatibility` writes docs/compatibility.md from this.
 """
 
 import json
@@ -26,7 +26,6 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import find_language_part
 from ropelab.runs.sentences import shorten_numbers, write_number
 
-FILE = Path(__file__).with_name("published.json")
 # Releases that have no column, since a newer release of the same runtime has one.
 RELEASES_WITHOUT_COLUMN = frozenset(
     f"transformers-4.{minor}" for minor in (44, 48, 51, 55)
@@ -74,9 +73,9 @@ class Line:
 
 
 @cache
-def read_published() -> tuple[str, tuple[PublishedConfig, ...]]:
-    """Return the day of the check, and the published models."""
-    document = json.loads(FILE.read_text(encoding="utf-8"))
+def read_published(file: Path) -> tuple[str, tuple[PublishedConfig, ...]]:
+    """Return the day of the check, and the published models of a file."""
+    document = json.loads(file.read_text(encoding="utf-8"))
     models = tuple(PublishedConfig(**row) for row in document["models"])
     return document["checked"], models
 
@@ -90,9 +89,8 @@ def list_columns() -> list[Runtime]:
     return columns
 
 
-def compare_models() -> Iterator[Line]:
+def compare_models(models: Sequence[PublishedConfig]) -> Iterator[Line]:
     """Yield the line of each published model."""
-    _, models = read_published()
     for model in models:
         yield compare_model(model)
 

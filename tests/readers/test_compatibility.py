@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ropelab.audit.compatibility import (
-    FILE,
     Line,
     PublishedConfig,
     TableCell,
@@ -28,6 +27,7 @@ from tests.imports import loaded
 
 compatibility_page = loaded(Path(__file__).parents[2] / "tools" / "compatibility.py")
 PAGE = compatibility_page.PAGE
+FILE = compatibility_page.PUBLISHED
 write_page = compatibility_page.write_page
 AUDIT_PAGE = PAGE.with_name("audit.md")
 
@@ -52,7 +52,7 @@ def test_the_page_is_what_the_readers_read() -> None:
 
 
 def test_a_hundred_models_each_with_its_source_and_date() -> None:
-    checked, models = read_published()
+    checked, models = read_published(FILE)
     assert len(models) >= 100
     assert len({model.name for model in models}) == len(models)
     for model in models:
@@ -61,7 +61,7 @@ def test_a_hundred_models_each_with_its_source_and_date() -> None:
 
 
 def test_nothing_was_checked_in_the_future() -> None:
-    checked, models = read_published()
+    checked, models = read_published(FILE)
     today = datetime.now(UTC).date()
     assert date.fromisoformat(checked) <= today
     assert max(date.fromisoformat(model.date) for model in models) <= today
@@ -139,7 +139,7 @@ def find_file(model: PublishedConfig) -> Path | None:
 
 
 def test_kept_keys_are_those_of_the_files() -> None:
-    _, models = read_published()
+    _, models = read_published(FILE)
     files = {model.name: find_file(model) for model in models}
     if not any(files.values()):
         pytest.skip("no published configurations beside the checkout")
@@ -206,7 +206,7 @@ def test_a_file_at_which_a_runtime_stops_is_refused() -> None:
 
 
 def test_a_model_without_a_class_is_compared_with_nothing() -> None:
-    _, models = read_published()
+    _, models = read_published(FILE)
     line = compare_model(next(each for each in models if each.name == "ChatGLM3-6B"))
     assert line.spec is None
     assert line.cells["vllm"].verdict == "reads"
@@ -215,7 +215,7 @@ def test_a_model_without_a_class_is_compared_with_nothing() -> None:
 
 @pytest.mark.parametrize("runtime", ["vllm", "sglang", "llama.cpp", "mlx-lm"])
 def test_counts_add_up(runtime: str) -> None:
-    lines = list(compare_models())
+    lines = list(compare_models(read_published(FILE)[1]))
     known = [line for line in lines if line.spec is not None]
     assert sum(count_verdicts(lines, runtime).values()) == len(known)
 
@@ -249,7 +249,7 @@ def test_no_runtime_is_left_out_but_older_releases() -> None:
 
 
 def test_no_published_model_is_lost() -> None:
-    _, models = read_published()
+    _, models = read_published(FILE)
     assert len(models) >= 108
 
 
@@ -260,7 +260,7 @@ def test_facts_of_the_page_are_those_of_known_models() -> None:
         for name in (each.name, *each.also):
             known[name.lower()] = each
     compared = 0
-    for line in compare_models():
+    for line in compare_models(read_published(FILE)[1]):
         name = line.model.name.rpartition("/")[2].lower()
         model = known.get(name) or known.get(name.removeprefix("meta-"))
         if model is None or line.spec is None:
@@ -310,7 +310,7 @@ def test_frequencies_that_differ_only_far_away_are_seen() -> None:
 
 
 def test_a_layer_type_behind_the_first_is_compared() -> None:
-    _, models = read_published()
+    _, models = read_published(FILE)
     gemma = next(each for each in models if each.name == "Gemma-3 (text)")
     own = registry.read(registry.RUNTIMES[registry.REFERENCE], gemma.config)
     reading = registry.read(registry.RUNTIMES["vllm"], gemma.config)
@@ -324,7 +324,7 @@ def test_a_layer_type_behind_the_first_is_compared() -> None:
 
 def test_layers_without_rotation_are_compared() -> None:
     """SGLang rotates all layers of a Llama 4 but every fourth, whatever the file says."""
-    _, models = read_published()
+    _, models = read_published(FILE)
     name = "meta-llama/Llama-4-Maverick-17B-128E-Instruct"
     config = next(each.config for each in models if each.name == name)
     text = {**config["text_config"], "no_rope_layers": [1] * 48}

@@ -489,6 +489,9 @@ def _draw_score_drift(rows: pd.DataFrame) -> Figure:
     with_changes = rows[rows["rms_score_change"] > 0]
     largest_changes = rows.groupby("name")["rms_score_change"].max()
     unseen = largest_changes[largest_changes < LEAST_CHANGE]
+    if len(unseen) == len(largest_changes):
+        # All changes are rounding errors of float64: the axis is about nothing else.
+        unseen = unseen.iloc[:0]
     is_unseen = with_changes["name"].isin(unseen.index)
     last_shift = rows["shift_tokens"].max()
     for name, line in shapes.split_by(with_changes[~is_unseen], "name"):
