@@ -100,50 +100,46 @@ def observe_tables(
     if not width:
         raise InputError("cos and sin have no columns")
 
+    undoubled = Observed(positions, cos, sin, note=NOT_SHOWN)
     may_be_doubled = width % 2 == 0 and width != spec.rotary_dim // 2
+    if not may_be_doubled:
+        return undoubled
+
     for order in ("half", "interleaved"):
-        # If each angle is in two columns, one for each feature of its pair, the first
-        # column of each pair is kept.
+        # If each angle is in two columns, one for each feature of its pair, one column of
+        # each pair is kept.
         first_columns, second_columns = pair_features(order, width)
-        if may_be_doubled and are_opposite(cos, sin, first_columns, second_columns):
+        if are_doubled(cos, sin, first_columns, second_columns):
+            single = Observed(positions, cos[:, first_columns], sin[:, first_columns])
+            # Codes that rotate adjacent pairs exist for tables of either order (GLM,
+            # DeepSeek), so that only tables of adjacent pairs for pairs of halves are a
+            # fault.
+            if order == "interleaved" and spec.pairing == "half":
+                fault = describe_crossed("adjacent")
+                return replace(single, fault=fault, note=NOT_SHOWN)
+            if order != spec.pairing:
+                return replace(single, note=NOT_SHOWN)
+            return single
+        if are_doubled(cos, sin, first_columns, second_columns, sign=-1):
             # The sine of the second feature has the sign of the angle.
             columns = second_columns
             return Observed(positions, cos[:, columns], sin[:, columns], note=SIGNED)
-        if not (may_be_doubled and are_equal(cos, sin, first_columns, second_columns)):
-            continue
-        single = Observed(positions, cos[:, first_columns], sin[:, first_columns])
-        # Codes that rotate adjacent pairs exist for tables of either order (GLM,
-        # DeepSeek), so that only tables of adjacent pairs for pairs of halves are a fault.
-        if order == "interleaved" and spec.pairing == "half":
-            return replace(single, fault=describe_crossed("adjacent"), note=NOT_SHOWN)
-        if order != spec.pairing:
-            return replace(single, note=NOT_SHOWN)
-        return single
-    return Observed(positions, cos, sin, note=NOT_SHOWN)
+    return undoubled
 
 
-def are_equal(
+def are_doubled(
     cos: Table,
     sin: Table,
     first_columns: Features,
     second_columns: Features,
+    sign: int = 1,
 ) -> bool:
-    """Return True if the first and the second columns have equal cos and sin."""
+    """Return True if the first columns have the cos of the second columns, and ``sign``
+    times their sin.
+    """
     same_cos = np.array_equal(cos[:, first_columns], cos[:, second_columns])
-    same_sin = np.array_equal(sin[:, first_columns], sin[:, second_columns])
+    same_sin = np.array_equal(sin[:, first_columns], sign * sin[:, second_columns])
     return same_cos and same_sin
-
-
-def are_opposite(
-    cos: Table,
-    sin: Table,
-    first_columns: Features,
-    second_columns: Features,
-) -> bool:
-    """Return True if both features of a pair have one cos, and sines of opposite signs."""
-    same_cos = np.array_equal(cos[:, first_columns], cos[:, second_columns])
-    opposite = np.array_equal(sin[:, first_columns], -sin[:, second_columns])
-    return same_cos and opposite and bool(sin.any())
 
 
 def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Observed:
