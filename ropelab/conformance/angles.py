@@ -235,15 +235,17 @@ def name_shifted_pairs(
 
     for shift, where in ((1, "one token ahead"), (-1, "one token behind")):
         errors_if_shifted = np.abs(wrap_angles(differences - shift * expected.inv_freq))
-        is_shifted = (errors_if_shifted <= allowed).all(axis=0)
-        if (is_wrong & ~is_shifted).any():
-            continue
-
-        # A slow pair is within the tolerance in any case. It counts as shifted if it is
-        # nearer to the shifted angle.
+        # A slow pair may be within the tolerance of its right and of its shifted angle.
+        # It counts as shifted if it is nearer to the shifted angle.
         mean_errors = errors[is_near].mean(axis=0)
         mean_if_shifted = errors_if_shifted[is_near].mean(axis=0)
-        pairs = np.flatnonzero(2 * mean_if_shifted < mean_errors)
+        is_nearer = 2 * mean_if_shifted < mean_errors
+
+        is_within = (errors_if_shifted <= allowed).all(axis=0)
+        is_shifted = is_within & is_nearer
+        if (is_wrong & ~is_shifted).any():
+            continue
+        pairs = np.flatnonzero(is_nearer)
         return f"{len(pairs)} pairs from {pairs[0]} to {pairs[-1]} are {where}"
     return ""
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from ropelab.conformance.angles import name_shifted_pairs
 from ropelab.conformance.calls import ask_function
 from ropelab.conformance.check_code import judge_code
 from ropelab.conformance.diagnosis import Check
 from ropelab.conformance.expected import expect_config, find_main
+from ropelab.conformance.observation import Observed
 from ropelab.math.numerics.formats import FORMATS, round_to
 
 SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
@@ -850,3 +852,17 @@ def test_dynamic_scaling_that_keeps_the_base_of_a_longer_context_is_named() -> N
     done = checked(DYNAMIC, tables)
     assert done.wrong
     assert "have other frequencies than before" in done.answer
+
+
+def test_a_slow_pair_that_is_off_far_from_the_start_is_not_called_shifted() -> None:
+    """With a shift by one token the pair would be within the tolerance."""
+    expected = expect_config("config.json", PLAIN, None)["all"]
+    positions = np.array([0, 1, 2, 4000])
+    angles = positions[:, None] * expected.inv_freq
+    observed = Observed(positions, np.cos(angles), np.sin(angles))
+    tolerance = 0.01
+    differences = np.zeros_like(angles)
+    lost_in_float32 = expected.budget().angles(positions)
+    half_a_token = expected.inv_freq[-1] / 2
+    differences[-1, -1] = tolerance + lost_in_float32[-1, -1] + half_a_token
+    assert name_shifted_pairs(differences, observed, expected, tolerance) == ""
