@@ -28,7 +28,6 @@ from ropelab.conformance.laws.rotation import STILL, recover_turns
 from ropelab.conformance.laws.subject import Prompt, Tokens, TransformersSubject
 from ropelab.conformance.pairs import pair_features
 from ropelab.conformance.prompts import Counting, Segment, count_positions
-from ropelab.math.axes import Axes
 from ropelab.readers import registry
 from ropelab.readers.axes import PromptRule, read_prompt_rule
 from ropelab.readers.spec import RopeSpec
@@ -43,38 +42,46 @@ COLUMNS = 5
 # are read one by one.
 READ_AT_ONCE = 4
 # The number of positions by which a prompt is shifted along one axis.
-FAR = 100
-# A step along one axis that moves the slowest pairs by more than errors of recovery.
-FAR_STEP = 509
+PROMPT_SHIFT = 100
+# A step along one axis from which rotations are recovered. It moves the slowest pairs
+# by more than the error of the recovery.
+PROBE_STEP = 509
+# The number in `Prompt.kinds` for a patch of an image.
+IMAGE_KIND = 1
 
 
 def find_spec(case: Case) -> RopeSpec:
-    """Return the rotation that the configuration asks for, with its axes."""
+    """Return the rotation of the main layer type, with the axes of positions.
+
+    CannotAskError: positions have a single axis, or their pairs are not known.
+    """
     if not isinstance(case.subject, TransformersSubject):
         raise CannotAskError("its positions have one axis")
-    text = case.subject.text_config
-    reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
+    text_config = case.subject.text_config
+    reading = registry.read(
+        registry.RUNTIMES[registry.REFERENCE], text_config.to_dict()
+    )
     if reading.main is not None and reading.main.axes is not None:
         return reading.main
-    rope = getattr(text, "rope_parameters", None) or {}
+    rope = getattr(text_config, "rope_parameters", None) or {}
     if rope.get("mrope_section"):
         raise CannotAskError("nobody looked at which pairs its axes have")
     raise CannotAskError("its positions have one axis")
 
 
-def find_axes(case: Case) -> Axes:
-    """Return the axes of the model's positions; CannotAskError: there is one."""
-    axes = find_spec(case).axes
-    assert axes is not None
-    return axes
+def require_several_axes(case: Case) -> None:
+    """Raise CannotAskError if positions have a single axis, or if the pairs of their
+    axes are not known.
+    """
+    find_spec(case)
 
 
 def find_rule(case: Case) -> PromptRule:
     """Return how the model counts the positions of images.
 
-    CannotAskError: it is not known, or its positions have one axis.
+    CannotAskError: this is not known, or positions have a single axis.
     """
-    find_axes(case)
+    require_several_axes(case)
     config = getattr(case.subject, "config", None)
     rule = read_prompt_rule(config.to_dict()) if config is not None else None
     if rule is None:
@@ -84,7 +91,7 @@ def find_rule(case: Case) -> PromptRule:
 
 def compare_equal_ids(case: Case) -> Comparison:
     """Compare equal positions on all axes with plain positions."""
-    find_axes(case)
+    require_several_axes(case)
     positions = case.make_positions(0)
     got = case.subject.read(case.tokens, positions.expand(3, 1, -1))
     expected = case.subject.read(case.tokens, positions)
@@ -101,12 +108,18 @@ def compare_sections(case: Case) -> Statement:
     first_features, _ = pair_features(spec.pairing, spec.rotary_dim, spec.place)
 
     # [axes, positions]: at position i, only axis i moves.
-    steps = FAR_STEP * torch.eye(axes.count, dtype=torch.long)
+    steps = PROBE_STEP * torch.eye(axes.count, dtype=torch.long)
     for layer, turn in recover_turns(case, steps).items():
         if turn is None:
             continue
-        unmoved = torch.eye(turn.images.shape[-1], dtype=turn.images.dtype)
-        moves = (turn.images - unmoved).abs().amax(dim=1) > STILL
+        # [axes, width, width]: the unit vectors, rotated by each of the steps.
+        rotated_units = turn.images
+        units = torch.eye(
+            rotated_units.shape[-1],
+            dtype=rotated_units.dtype,
+            device=rotated_units.device,
+        )
+        moves = (rotated_units - units).abs().amax(dim=1) > STILL
         for axis, moves_of_pairs in enumerate(moves[:, first_features.tolist()]):
             pairs = moves_of_pairs.nonzero().flatten().tolist()
             if pairs != sections[axis]:
@@ -123,11 +136,11 @@ def compare_sections(case: Case) -> Statement:
 def list_segments(rule: PromptRule) -> list[Segment]:
     """Return text, an image and text, with as many tokens as a case has."""
     image = make_image(rule)
-    behind = TOKENS - TOKENS_BEFORE - ROWS * COLUMNS
+    tokens_behind = TOKENS - TOKENS_BEFORE - ROWS * COLUMNS
     return [
         Segment("text", tokens=TOKENS_BEFORE),
         image,
-        Segment("text", tokens=behind),
+        Segment("text", tokens=tokens_behind),
     ]
 
 
@@ -137,9 +150,11 @@ def make_image(rule: PromptRule) -> Segment:
 
 
 def make_prompt(rule: PromptRule) -> tuple[Prompt, Tensor]:
-    """Return what a model is told about a prompt, and its positions [3, 1, tokens]."""
+    """Return the kinds and grids that a model is told of a prompt, and the positions of
+    its tokens [3, 1, tokens].
+    """
     kinds = torch.zeros(1, TOKENS, dtype=torch.int)
-    kinds[:, TOKENS_BEFORE : TOKENS_BEFORE + ROWS * COLUMNS] = 1
+    kinds[:, TOKENS_BEFORE : TOKENS_BEFORE + ROWS * COLUMNS] = IMAGE_KIND
     image = make_image(rule)
     grids = torch.tensor([[1, image.rows, image.columns]])
     positions = count_positions(Counting(rule), list_segments(rule))
@@ -150,15 +165,15 @@ def compare_axis_shifted(case: Case, axis: int) -> Comparison:
     """Compare a prompt with the same prompt shifted along one axis."""
     prompt, positions = make_prompt(find_rule(case))
     shifted = positions.clone()
-    shifted[axis] += FAR
+    shifted[axis] += PROMPT_SHIFT
     got = case.subject.read_prompt(case.tokens, prompt, shifted)
     expected = case.subject.read_prompt(case.tokens, prompt, positions)
-    return Comparison(got, expected, largest_position=FAR + TOKENS)
+    return Comparison(got, expected, largest_position=PROMPT_SHIFT + TOKENS)
 
 
 def compare_counted(case: Case) -> Comparison:
-    """Compare a prompt whose positions the model counts with the same prompt at the
-    right positions.
+    """Read a prompt whose positions the model counts itself, and compare with the same
+    prompt at the right positions.
     """
     prompt, positions = make_prompt(find_rule(case))
     try:
@@ -180,8 +195,8 @@ def compare_behind(case: Case) -> Comparison:
         got = read_one_by_one(case, case.tokens[:, start:], cache)
     finally:
         case.subject.forget_images()
-    whole = case.subject.read_prompt(case.tokens, prompt, positions)
-    expected = [stage[:, start:] for stage in whole]
+    whole_stages = case.subject.read_prompt(case.tokens, prompt, positions)
+    expected = [stage[:, start:] for stage in whole_stages]
     return Comparison(got, expected, range(start, TOKENS))
 
 
@@ -216,11 +231,13 @@ def compare_packed_images(case: Case) -> Comparison:
     tokens = case.tokens.repeat(1, 2)
     # The second prompt has the tokens in reverse order.
     tokens[:, TOKENS:] = case.tokens.flip(1)
-    segments = torch.ones_like(tokens)
-    segments[:, TOKENS:] = 2
+    prompt_numbers = torch.ones_like(tokens)
+    prompt_numbers[:, TOKENS:] = 2
 
     positions_of_both = positions.repeat(1, 1, 2)
-    got = case.subject.read_prompt(tokens, two_prompts, positions_of_both, segments)
+    got = case.subject.read_prompt(
+        tokens, two_prompts, positions_of_both, prompt_numbers
+    )
     separate_stages = []
     for part in tokens.split(TOKENS, dim=1):
         separate_stages.append(case.subject.read_prompt(part, prompt, positions))
