@@ -120,10 +120,10 @@ def check_stored_axes(
     )
     checks = {}
     for part, (fault, answer) in explanations.items():
-        checks[part] = Check(answer, False)
+        checks[part] = Check(answer, wrong=False)
         if fault:
             answer, fix = fault
-            checks[part] = Check(answer, True, fix)
+            checks[part] = Check(answer, wrong=True, fix=fix)
     return checks
 
 

@@ -118,9 +118,9 @@ def judge_images(
             fault = explain_movement(observed, expected, positions)
         if fault:
             answer, fix = fault
-            checks[part] = Check(answer, True, fix, called=observed.called)
+            checks[part] = Check(answer, wrong=True, fix=fix, called=observed.called)
         else:
             undecided = find_undecided_pairs(observed, expected, positions)
             answer = right + describe_undecided(undecided, positions)
-            checks[part] = Check(answer, False, called=observed.called)
+            checks[part] = Check(answer, wrong=False, called=observed.called)
     return combine(checks)

@@ -16,8 +16,8 @@ from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Positions, Rotated, Vectors
 from ropelab.conformance.pairs import restore_pairs
 from ropelab.conformance.rotations import (
-    LEFT_IN_HALVES,
     NOT_PAIRED,
+    RETURNED_AS_HALVES,
     STILL,
     observe_vectors,
 )
@@ -44,24 +44,26 @@ def check_rotated(
         tolerance: radians by which an angle may be off beyond what float32 loses.
     """
     spec = expected.spec
-    right = expected.rotation.apply(before, positions)
+    right_vectors = expected.rotation.apply(before, positions)
     bounds = {}
     for kind in KINDS:
         bounds[kind] = bound_rotated(expected, kind, before, positions)
 
+    # Some codes take adjacent pairs and return them as two halves of the head, which is
+    # right, too.
     if spec.pairing == "interleaved":
         restored = restore_pairs(after, spec)
-        answer = describe_within(restored - right, bounds, positions)
+        answer = describe_within(restored - right_vectors, bounds, positions)
         if answer:
-            return Check(f"{answer}; {LEFT_IN_HALVES}", False)
-    answer = describe_within(after - right, bounds, positions)
+            return Check(f"{answer}; {RETURNED_AS_HALVES}", wrong=False)
+    answer = describe_within(after - right_vectors, bounds, positions)
     if answer:
-        return Check(answer, False)
+        return Check(answer, wrong=False)
 
     # The last kind has the widest bound.
     widest = KINDS[-1]
     bound = bounds[widest]
-    errors = measure_errors(after - right)
+    errors = measure_errors(after - right_vectors)
     worst = int((errors - bound).argmax())
     problem = (
         f"off by {errors[worst]:.3g} at position {positions[worst]}, where an honest"
@@ -71,20 +73,26 @@ def check_rotated(
         observed = observe_vectors(before, after, positions, spec)
     # The vectors may be too few to show what each pair is multiplied by.
     except InputError as error:
-        return Check(f"{problem}{error}", True, "compare position by position")
+        return Check(
+            f"{problem}{error}", wrong=True, fix="compare position by position"
+        )
     if observed.fault == NOT_PAIRED:
-        errors_of_vectors = np.abs(after - right).max(axis=2)  # [positions, vectors]
+        errors_of_features = np.abs(after - right_vectors)
+        errors_of_vectors = errors_of_features.max(axis=2)  # [positions, vectors]
         is_wrong = (errors_of_vectors > bound[:, None]).any(axis=0)
-        some_are_wrong = explain_some_vectors(before, after, is_wrong, expected)
-        if some_are_wrong:
-            return some_are_wrong
+        fault_of_some = explain_some_vectors(before, after, is_wrong, expected)
+        if fault_of_some:
+            return fault_of_some
+    # The diagnosis recovers frequencies from position 1 on.
     if observed.fault is None and 1 not in positions:
         answer = f"{problem}without position 1 the mistake has no name"
-        return Check(answer, True, "add position 1")
+        return Check(answer, wrong=True, fix="add position 1")
 
     result = diagnose(observed, expected, tolerance)
     if result.wrong:
         return result
+    # The diagnosis found no mistake. The vectors are wrong all the same, since they exceed
+    # every bound.
     return replace(result, answer=problem + result.answer, wrong=True)
 
 
@@ -143,4 +151,4 @@ def explain_some_vectors(
     numbers = [str(number) for number in np.flatnonzero(is_wrong)]
     vectors = "vector" if len(numbers) == 1 else "vectors"
     which = f"{vectors} {', '.join(numbers)} of {len(is_wrong)}"
-    return Check(f"{which}: {how}", True, "rotate all heads alike")
+    return Check(f"{which}: {how}", wrong=True, fix="rotate all heads alike")

@@ -82,11 +82,11 @@ def judge(observed: Observed, expected: Expected, tolerance: float) -> Check:
     """
     if not (are_bounded(observed.cos) and are_bounded(observed.sin)):
         answer = "tables hold numbers that are not finite"
-        return Check(answer, True, "see how they are made")
+        return Check(answer, wrong=True, fix="see how they are made")
     fault = explain_shape(observed, expected)
     if fault:
         answer, fix = fault
-        return Check(answer, True, fix)
+        return Check(answer, wrong=True, fix=fix)
 
     right_cos, _ = expected.rotation.tables(observed.positions)
     rows = []
@@ -95,12 +95,12 @@ def judge(observed: Observed, expected: Expected, tolerance: float) -> Check:
     fault = explain_numbers(observed, expected, rows)
     if fault:
         answer, fix = fault
-        return Check(answer, True, fix, rows={"casts": rows})
+        return Check(answer, wrong=True, fix=fix, rows={"casts": rows})
     if not rows:
         answer = (
             f"cos and sin times {expected.spec.attention_factor:g} overflow float32"
         )
-        return Check(answer, True, "a smaller attention factor")
+        return Check(answer, wrong=True, fix="a smaller attention factor")
     return judge_angles(observed, expected, tolerance, rows)
 
 
@@ -177,7 +177,7 @@ def judge_angles(
         loss_of_sine = describe_small_loss(differences, observed, expected)
         parts = (within, nearest, loss_of_sine, observed.note, expected.note)
         answer = "; ".join(part for part in parts if part)
-        return Check(answer, False, rows={"casts": rows})
+        return Check(answer, wrong=False, rows={"casts": rows})
 
     first = int(observed.positions[wrong_rows].min())
     excess = errors - lost_in_float32
@@ -188,7 +188,7 @@ def judge_angles(
         f"{stage}: off by {errors[worst]:.3g} rad, and by more than {tolerance:g} first at"
         f" position {first} of those looked at"
     )
-    return Check(answer, True, fix, rows={"casts": rows})
+    return Check(answer, wrong=True, fix=fix, rows={"casts": rows})
 
 
 def name_stage(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ropelab.conformance import axes_sheet
 from ropelab.conformance.diagnosis import Check
-from ropelab.conformance.rotations import LEFT_IN_HALVES
+from ropelab.conformance.rotations import RETURNED_AS_HALVES
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import join_names
 
@@ -57,7 +57,7 @@ def explain_mixed_orders(checks: Mapping[str, Check]) -> Check | None:
     for part, check in checks.items():
         if part == "cos and sin":
             continue
-        if LEFT_IN_HALVES in check.answer:
+        if RETURNED_AS_HALVES in check.answer:
             halves.append(part)
         else:
             pairs.append(part)

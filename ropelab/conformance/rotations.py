@@ -50,7 +50,7 @@ Rotate = Callable[
     [Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " tokens"]], np.ndarray
 ]
 # Notes of an `Observed`: what was not judged, or is a matter of taste.
-LEFT_IN_HALVES = (
+RETURNED_AS_HALVES = (
     "adjacent pairs come back as halves, which scores of q and k alike do not see"
 )
 SIGNED = (
@@ -227,7 +227,7 @@ def observe_vectors(
             before, restored, positions, spec, may_be_halves=False
         )
         if observed.partner == "adjacent":
-            return replace(observed, note=LEFT_IN_HALVES)
+            return replace(observed, note=RETURNED_AS_HALVES)
     if pairs is None:
         return replace(nothing, fault=NOT_PAIRED)
 
@@ -294,7 +294,7 @@ def observe_signs(
     One vector does not show the pairs, which are assumed to be right. ``note`` is the
     remark on the order of features that other vectors of the code led to.
     """
-    if note == LEFT_IN_HALVES:
+    if note == RETURNED_AS_HALVES:
         after = restore_pairs(after, spec)
     pairs_before = join_as_complex(before, *expect_pairs(spec))
     pairs_after = join_as_complex(after, *expect_pairs(spec))
@@ -350,7 +350,7 @@ def observe_pairs_of_axes(
         lengths = np.hypot(restored[:, first], restored[:, second])
         is_rotation = np.ptp(lengths) < EIGHT_BIT_ERROR * lengths.max()
         if is_rotation and right_spread >= EIGHT_BIT_ERROR:
-            note = LEFT_IN_HALVES
+            note = RETURNED_AS_HALVES
 
     answer = min(spreads, key=spreads.__getitem__)
     is_other = spreads[answer] < EIGHT_BIT_ERROR <= right_spread
