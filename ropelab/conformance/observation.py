@@ -35,6 +35,8 @@ Partner = Literal["half", "adjacent", "irregular", "unknown"]
 # Tables with a larger factor on cos and sin count as not finite. Sums of numbers below
 # it do not overflow.
 LARGEST_FACTOR = 1e100
+# The largest position that is read. Larger whole numbers are not exact in float64.
+LARGEST_POSITION = 2**53
 # Rounding to 8 bits moves cos and sin by less than this share of their factor.
 EIGHT_BIT_ERROR = 0.1
 

@@ -12,20 +12,25 @@ from itertools import permutations
 import numpy as np
 
 from ropelab.math.axes import Positions
-from ropelab.readers.axes import PromptRule
 from ropelab.runs.sentences import join_names
 
 AXES = ("time", "height", "width")
-# What a part of a prompt is: the sentence of its mistake, empty if it is right, or None if
-# the mistake is not known.
+# The steps along time between two frames that are looked for.
+FRAME_STEPS = (1, 2, 3, 4, 5, 8, 10, 13, 20, 25, 30, 50, 100)
+# The steps by which an image or clip may be off.
+SHIFTS = (-3, -2, -1, 1, 2, 3)
+# The answer about a part of a prompt: its mistake in words, empty if it is right, or None
+# if the mistake is not known.
 Said = str | None
 
 
 @dataclass(frozen=True)
-class Grid:
-    """An image or clip in tokens, behind a text that ends one step before ``start``."""
+class Part:
+    """A part of a prompt in tokens: text, or an image or clip of merged patches."""
 
     kind: str
+    tokens: int
+    # The frames, rows and columns of tokens of an image or clip.
     frames: int
     rows: int
     columns: int
@@ -33,99 +38,114 @@ class Grid:
     merged: int
     # The time from one frame to the next.
     step: float
+
+
+@dataclass(frozen=True)
+class Grid:
+    """An image or clip behind a text that ends one step before ``start``."""
+
+    part: Part
     start: int
 
     def count(self) -> Positions:
         """Return the right positions of its tokens, [3, frames, rows, columns]."""
-        time, row, column = np.indices((self.frames, self.rows, self.columns))
-        times = np.floor(self.step * time).astype(np.int64)
+        part = self.part
+        time, row, column = np.indices((part.frames, part.rows, part.columns))
+        times = np.floor(part.step * time).astype(np.int64)
         return self.start + np.stack([times, row, column])
 
 
-def explain_parts(
-    got: Positions,
-    rule: PromptRule,
-    sizes: Sequence[tuple[str, int, tuple[int, int, int], float]],
-) -> str:
-    """Return the mistakes of the parts of a prompt; empty if one part has an unknown one.
+def explain_parts(got: Positions, parts: Sequence[Part]) -> str:
+    """Return the mistakes of all parts; empty if the mistake of one part is not known.
 
     Args:
         got: time, height and width [3, tokens] that an engine gave each token.
-        rule: how the model counts.
-        sizes: for each part its kind, its tokens, and of an image or clip its frames,
-            rows and columns of tokens and the time from one frame to the next.
+        parts: the parts of the prompt.
     """
     mistakes: list[str] = []
+    # The position at which the next part should begin, and the number of its first token.
     start = 0
     first = 0
+    # The image or clip before a text.
     grid = None
-    for kind, tokens, (frames, rows, columns), step in sizes:
-        part = got[:, first : first + tokens]
-        if kind == "text":
-            said = explain_text(part, grid, start, first)
-            start = int(part[0, -1]) + 1
+    for part in parts:
+        positions = got[:, first : first + part.tokens]
+        if part.kind == "text":
+            said = explain_text(positions, grid, start, first)
+            start = int(positions[0, -1]) + 1
             grid = None
         else:
-            grid = Grid(kind, frames, rows, columns, rule.merged, step, start)
-            said = explain_grid(part, grid)
-            start += max(rows, columns)
+            grid = Grid(part, start)
+            said = explain_grid(positions, grid)
+            start += max(part.rows, part.columns)
         if said is None:
             return ""
         if said and said not in mistakes:
             mistakes.append(said)
-        first += tokens
+        first += part.tokens
     return "; ".join(mistakes)
 
 
-def explain_text(part: Positions, grid: Grid | None, start: int, first: int) -> Said:
+def explain_text(
+    positions: Positions,
+    grid: Grid | None,
+    start: int,
+    first: int,
+) -> Said:
     """Name where a text begins, if it begins at another position than it should.
 
     Args:
-        part: the positions of its tokens.
+        positions: the positions of its tokens.
         grid: the image or clip before it, if there is one.
         start: where the text should begin.
         first: the number of its first token in the prompt.
     """
-    begin = int(part[0, 0])
-    line = begin + np.arange(part.shape[1])
-    if not np.array_equal(part, np.stack([line] * 3)):
+    begin = int(positions[0, 0])
+    line = begin + np.arange(positions.shape[1])
+    if not np.array_equal(positions, np.stack([line] * 3)):
         return None
     if grid is None:
         return "" if begin == start else f"text is off by {begin - start:+d}"
 
+    kind = grid.part.kind
     # Behind a clip text may also go on behind the largest position.
     largest = int(grid.count().max()) + 1
     if begin in (start, largest):
         return ""
     if begin == first:
         return (
-            f"text behind the {grid.kind} stands at its token's number in the prompt, as"
+            f"text behind the {kind} stands at its token's number in the prompt, as"
             " if each patch took a step"
         )
     if begin == grid.start:
-        return f"text goes on as if the {grid.kind} took no step"
+        return f"text goes on as if the {kind} took no step"
     if begin == grid.start + 1:
-        return f"text goes on as if the {grid.kind} took one step"
+        return f"text goes on as if the {kind} took one step"
 
     late = begin - start
     if abs(begin - largest) == 1:
         late = begin - largest
-    steps = "one step" if abs(late) == 1 else f"{abs(late)} steps"
-    when = "late" if late > 0 else "early"
-    return f"text behind the {grid.kind} begins {steps} {when}"
+    return f"text behind the {kind} begins {describe_delay(late)}"
 
 
-def explain_grid(part: Positions, grid: Grid) -> Said:
+def describe_delay(steps: int) -> str:
+    """Return a delay in words, such as `2 steps late` or `one step early`."""
+    number = "one step" if abs(steps) == 1 else f"{abs(steps)} steps"
+    return f"{number} late" if steps > 0 else f"{number} early"
+
+
+def explain_grid(positions: Positions, grid: Grid) -> Said:
     """Name the mistake in the positions of an image's or clip's tokens."""
-    for says, positions in list_grids(grid):
-        if np.array_equal(part, positions.reshape(3, -1)):
+    for says, known_positions in list_grids(grid):
+        if np.array_equal(positions, known_positions.reshape(3, -1)):
             return says
     return None
 
 
 def list_grids(grid: Grid) -> Iterator[tuple[str, Positions]]:
     """Yield the right positions of a grid, and those of known mistakes."""
-    kind = grid.kind
+    part = grid.part
+    kind = part.kind
     right = grid.count()
     time, row, column = right
     start = np.full_like(time, grid.start)
@@ -141,12 +161,12 @@ def list_grids(grid: Grid) -> Iterator[tuple[str, Positions]]:
         backwards[axis] = np.flip(right[axis], axis=axis)
         yield f"{name} of the {kind} are counted from the end", backwards
 
-    transposed = np.indices((grid.frames, grid.columns, grid.rows))
+    transposed = np.indices((part.frames, part.columns, part.rows))
     transposed = grid.start + transposed.reshape(right.shape)
     transposed[0] = time
     yield (
-        f"the {kind} is counted as {grid.columns} rows of {grid.rows} tokens instead of"
-        f" {grid.rows} of {grid.columns}",
+        f"the {kind} is counted as {part.columns} rows of {part.rows} tokens instead of"
+        f" {part.rows} of {part.columns}",
         transposed,
     )
     down = right.swapaxes(2, 3)
@@ -160,12 +180,12 @@ def list_grids(grid: Grid) -> Iterator[tuple[str, Positions]]:
     still = np.stack([start, row, column])
     yield "all frames of a clip stand at one time", still
     place = np.stack([row, column]) - grid.start
-    unmerged = np.stack([time, *(grid.start + grid.merged * place)])
+    unmerged = np.stack([time, *(grid.start + part.merged * place)])
     yield (
         f"rows and columns of the {kind} count patches before they are merged",
         unmerged,
     )
-    middle = np.stack([row - grid.rows // 2, column - grid.columns // 2])
+    middle = np.stack([row - part.rows // 2, column - part.columns // 2])
     yield (
         f"rows and columns of the {kind} are counted from its middle",
         np.stack([time, *middle]),
@@ -176,18 +196,17 @@ def list_grids(grid: Grid) -> Iterator[tuple[str, Positions]]:
     yield f"the time of the {kind} begins at 0", np.stack([from_zero[0], row, column])
     yield f"rows and columns of the {kind} begin at 0", np.stack([time, *from_zero[1:]])
     frame = np.indices(time.shape)[0]
-    apart = np.stack([start, row, column]) + frame * max(grid.rows, grid.columns)
+    apart = np.stack([start, row, column]) + frame * max(part.rows, part.columns)
     yield "each frame of the clip is counted as an image of its own", apart
-    for step in (1, 2, 3, 4, 5, 8, 10, 13, 20, 25, 30, 50, 100):
+    for step in FRAME_STEPS:
         times = grid.start + step * frame
         yield (
             f"frames of a clip are {step} apart along time",
             np.stack([times, row, column]),
         )
 
-    for steps in (-3, -2, -1, 1, 2, 3):
-        number = "one step" if abs(steps) == 1 else f"{abs(steps)} steps"
-        when = f"{number} {'late' if steps > 0 else 'early'}"
+    for steps in SHIFTS:
+        when = describe_delay(steps)
         yield f"the {kind} begins {when} on all axes", right + steps
         yield f"the time of the {kind} is {when}", np.stack([time + steps, row, column])
         yield (

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ropelab.conformance.prompt_parts import explain_parts
+from ropelab.conformance.observation import LARGEST_POSITION
+from ropelab.conformance.prompt_parts import Part, explain_parts
 from ropelab.math.axes import Positions
 from ropelab.readers.axes import PromptRule
 from ropelab.runs.errors import InputError, check_known
@@ -213,6 +214,24 @@ def read_segments(rows: Rows) -> list[Segment]:
     return segments
 
 
+def measure_in_tokens(rule: PromptRule, segment: Segment) -> Part:
+    """Return a part of a prompt in tokens: neighbouring patches are merged to one."""
+    frames = segment.frames
+    rows = segment.rows // rule.merged
+    columns = segment.columns // rule.merged
+    # The time from one frame to the next.
+    step = 1.0
+    if segment.kind == "clip":
+        frames //= rule.merged_frames
+        if rule.steps_per_second is not None:
+            step = rule.steps_per_second * segment.seconds_per_frame
+
+    tokens = segment.tokens
+    if segment.kind != "text":
+        tokens = frames * rows * columns
+    return Part(segment.kind, tokens, frames, rows, columns, rule.merged, step)
+
+
 def count_positions(counting: Counting, prompt: Sequence[Segment]) -> Positions:
     """Return time, height and width [3, tokens] of every token of a prompt."""
     # The position at which the next part begins.
@@ -237,33 +256,26 @@ def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
     ``start``: the position at which it begins.
     """
     rule = counting.rule
-    frames = segment.frames
-    # The time from one frame to the next.
-    step = 1.0
-    if segment.kind == "clip":
-        frames //= rule.merged_frames
-        if rule.steps_per_second is not None:
-            step = rule.steps_per_second * segment.seconds_per_frame
-        if counting.step is not None:
-            step = counting.step
+    part = measure_in_tokens(rule, segment)
+    step = part.step
+    if segment.kind == "clip" and counting.step is not None:
+        step = counting.step
     if counting.still:
         step = 0.0
-    sizes = (frames, segment.rows // rule.merged, segment.columns // rule.merged)
 
     # The number of the frame, the row and the column of each token, in the shape of the
     # grid.
-    time, row, column = np.indices(sizes)
+    time, row, column = np.indices((part.frames, part.rows, part.columns))
     if counting.by_columns:
-        time, row, column = (part.swapaxes(1, 2) for part in (time, row, column))
+        time, row, column = (axis.swapaxes(1, 2) for axis in (time, row, column))
     if counting.exchanged:
         row, column = column, row
     if counting.unmerged:
         row = rule.merged * row
         column = rule.merged * column
     if counting.centred:
-        _, row_count, column_count = sizes
-        row = row - row_count // 2
-        column = column - column_count // 2
+        row = row - part.rows // 2
+        column = column - part.columns // 2
     # Times are rounded down to whole numbers.
     axes = [np.floor(step * time), row, column]
     grid = np.stack(axes).reshape(3, -1).astype(np.int64)
@@ -373,16 +385,9 @@ def describe_prompt(rule: PromptRule, prompt: Sequence[Segment]) -> Rows:
             rows.append({"kind": "text", "tokens": segment.tokens})
             continue
 
-        # Neighbouring patches are merged to one token.
-        frames = segment.frames
-        if segment.kind == "clip":
-            frames //= rule.merged_frames
-        rows_of_tokens = segment.rows // rule.merged
-        columns_of_tokens = segment.columns // rule.merged
-
         row: dict[str, Any] = {
             "kind": segment.kind,
-            "tokens": frames * rows_of_tokens * columns_of_tokens,
+            "tokens": measure_in_tokens(rule, segment).tokens,
             "grid_thw": [segment.frames, segment.rows, segment.columns],
         }
         if segment.kind == "clip":
@@ -422,6 +427,10 @@ def explain_prompt(
     if got.shape != wanted.shape:
         answer = f"position ids have the shape {got.shape} instead of {wanted.shape}"
         return answer, fix, True
+    # NaN compares False, so that it counts as unreadable.
+    is_readable = np.abs(got) <= LARGEST_POSITION
+    if not is_readable.all():
+        return "position ids hold numbers that are no positions", fix, True
     for _, says, counting in list_countings(rule):
         # A mistake in images may come with either rule for the text behind a clip.
         candidates = [counting]
@@ -449,7 +458,9 @@ def explain_prompt(
                 fix = "check the steps per second and the seconds per frame"
                 return answer, fix, True
 
-    answer = explain_parts(got, rule, list_sizes(rule, prompt))
+    answer = explain_parts(
+        got, [measure_in_tokens(rule, segment) for segment in prompt]
+    )
     if answer:
         return answer, fix, True
     is_different = (got != wanted).any(axis=0)
@@ -462,27 +473,6 @@ def explain_prompt(
     return answer, fix, True
 
 
-def list_sizes(
-    rule: PromptRule, prompt: Sequence[Segment]
-) -> list[tuple[str, int, tuple[int, int, int], float]]:
-    """Return the parts of a prompt in tokens, as `explain_parts` takes them."""
-    parts: list[tuple[str, int, tuple[int, int, int], float]] = []
-    for segment in prompt:
-        rows = segment.rows // rule.merged
-        columns = segment.columns // rule.merged
-        frames = segment.frames
-        step = 1.0
-        tokens = segment.tokens
-        if segment.kind == "clip":
-            frames //= rule.merged_frames
-            if rule.steps_per_second is not None:
-                step = rule.steps_per_second * segment.seconds_per_frame
-        if segment.kind != "text":
-            tokens = frames * rows * columns
-        parts.append((segment.kind, tokens, (frames, rows, columns), step))
-    return parts
-
-
 def find_step(got: Positions, rule: PromptRule, prompt: Sequence[Segment]) -> int:
     """Return the steps along time between two frames of the first clip.
 
@@ -490,13 +480,11 @@ def find_step(got: Positions, rule: PromptRule, prompt: Sequence[Segment]) -> in
     """
     start = 0
     times = got[0]
-    for row in describe_prompt(rule, prompt):
-        tokens = int(row["tokens"])
-        if row["kind"] == "clip" and not rule.frames_apart:
-            all_frames, _, _ = row["grid_thw"]
-            frames = all_frames // rule.merged_frames
-            if frames < 2:
+    for segment in prompt:
+        part = measure_in_tokens(rule, segment)
+        if part.kind == "clip" and not rule.frames_apart:
+            if part.frames < 2:
                 return 0
-            return int(times[start + tokens // frames] - times[start])
-        start += tokens
+            return int(times[start + part.tokens // part.frames] - times[start])
+        start += part.tokens
     return 0

@@ -17,6 +17,7 @@ from numpy.lib.npyio import NpzFile
 
 from ropelab.conformance.expected import Expected, choose_positions
 from ropelab.conformance.observation import (
+    LARGEST_POSITION,
     Observed,
     Positions,
     Rotated,
@@ -34,8 +35,6 @@ MOST_NUMBERS = 2**28
 # The errors that damaged files raise. An archive that is encrypted, or has an unknown
 # compression, raises a RuntimeError.
 READ_ERRORS = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
-# The largest position that is read. Larger whole numbers are not exact in float64.
-LARGEST_POSITION = 2**53
 # The most rows of a table that are all compared with every way of rounding. Of a longer
 # table only a few rows are, and the whole table is compared with the right numbers.
 LONG_TABLE = 4096

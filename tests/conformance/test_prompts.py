@@ -299,3 +299,13 @@ def test_the_last_text_by_another_offset(begin: int, says: str) -> None:
     answer, _, wrong = explain_prompt(got, rule)
     assert wrong
     assert mentions(answer, "behind the clip", says)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e50])
+def test_numbers_that_are_no_positions_are_named(number: float) -> None:
+    rule = rule_of("qwen2_vl")
+    got = count_positions(Counting(rule), make_prompt(rule)).astype(np.float64)
+    got[0, 0] = number
+    answer, _, wrong = explain_prompt(got, rule)
+    assert wrong
+    assert answer == "position ids hold numbers that are no positions"
