@@ -18,9 +18,11 @@ from ropelab.conformance.formula_slips import are_near, list_explanations
 from ropelab.conformance.observation import Fault, Observed
 from ropelab.conformance.usual import FACTORS, HALF_FORMATS, USUAL
 from ropelab.math import scaling
-from ropelab.math.frequencies import Frequencies
+from ropelab.math.frequencies import Frequencies, rotations
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.scaling.stretching import pair_with_rotations
 from ropelab.readers.spec import RopeSpec
+from ropelab.runs.arrays import Float
 from ropelab.runs.sentences import write_number
 
 # The end of the answer if no known mistake gives the frequencies.
@@ -95,8 +97,8 @@ def recover_frequencies(observed: Observed) -> Frequencies:
     for position, angle in zip(
         positions[start + 1 :], angles[start + 1 :], strict=True
     ):
-        rotations = np.round((frequencies * position - angle) / (2 * np.pi))
-        refined = (angle + 2 * np.pi * rotations) / position
+        whole_rotations = np.round((frequencies * position - angle) / (2 * np.pi))
+        refined = (angle + 2 * np.pi * whole_rotations) / position
         is_known = np.abs(frequencies) * position < LARGEST_KNOWN_ANGLE
         frequencies = np.where(is_known, refined, frequencies)
     return frequencies
@@ -277,59 +279,69 @@ def explain_common_factor(measured: Frequencies, right: Frequencies) -> Fault | 
 
 
 def explain_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
+    """Name a ramp with wrong ends, or without ends; None: the scaling has no ramp, or
+    this does not explain the frequencies.
+    """
+    if isinstance(spec.scaling, scaling.Llama3):
+        return explain_llama3_ramp(measured, spec, spec.scaling)
+    if isinstance(spec.scaling, scaling.Yarn):
+        return explain_yarn_ramp(measured, spec, spec.scaling)
+    return None
+
+
+def explain_yarn_ramp(
+    measured: Frequencies,
+    spec: RopeSpec,
+    method: scaling.Yarn,
+) -> Fault | None:
     """Name YaRN's ramp with wrong ends, or without ends.
 
     From one end of the ramp to its other end, the share of a frequency that is divided
     by the factor grows from 0 to 1, by the same amount from pair to pair.
     """
-    if isinstance(spec.scaling, scaling.Llama3):
-        return explain_llama3_ramp(measured, spec)
-    if not isinstance(spec.scaling, scaling.Yarn):
-        return None
     pairs = np.arange(len(measured))
     ratios = measured / spec.geometry.inv_freq
-    shares = (1 - ratios) / (1 - 1 / spec.scaling.factor)
-    is_in_ramp = (shares > LEAST_SHARE) & (shares < 1 - LEAST_SHARE)
-    if is_in_ramp.sum() < 3:
+    shares = (1 - ratios) / (1 - 1 / method.factor)
+    ends = fit_ramp(pairs, shares, fewest=3)
+    if ends is None:
         return None
 
-    slope, start = np.polyfit(pairs[is_in_ramp], shares[is_in_ramp], 1)
-    line = start + slope * pairs
+    low, high = ends
+    line = (pairs - low) / (high - low)
     if np.allclose(line, shares, rtol=CLOSE, atol=2 * CLOSE):
         return "the ramp goes on beyond its ends", "clip it to 0 and 1"
     if not np.allclose(np.clip(line, 0, 1), shares, atol=2 * CLOSE):
         return None
-    low = -start / slope
-    high = (1 - start) / slope
     answer = f"the ramp runs from pair {low:.3g} to {high:.3g}"
     return (
-        answer + explain_ends(low, high, spec),
+        answer + explain_ends(low, high, spec, method),
         "its ends come from the betas, 2 pi, the base and the original length",
     )
 
 
-def explain_llama3_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
+def explain_llama3_ramp(
+    measured: Frequencies,
+    spec: RopeSpec,
+    method: scaling.Llama3,
+) -> Fault | None:
     """Name other factors of Llama 3's ramp, from the pairs that are between its ends.
 
     The share of a frequency that is kept grows from 0 to 1 with the number of turns in
     the original length, between low_freq_factor and high_freq_factor turns.
     """
-    method = spec.scaling
-    assert isinstance(method, scaling.Llama3)
-    plain = spec.geometry.inv_freq
     if method.factor == 1:
         return None
+    plain = spec.geometry.inv_freq
     shares = (measured / plain - 1 / method.factor) / (1 - 1 / method.factor)
-    is_in_ramp = (shares > LEAST_SHARE) & (shares < 1 - LEAST_SHARE)
-    if is_in_ramp.sum() < 2:
+    turns = rotations(plain, spec.trained_len)
+    ends = fit_ramp(turns, shares, fewest=2)
+    if ends is None:
         return None
 
-    turns = spec.trained_len * plain / math.tau
-    slope, start = np.polyfit(turns[is_in_ramp], shares[is_in_ramp], 1)
-    if not np.allclose(np.clip(start + slope * turns, 0, 1), shares, atol=2 * CLOSE):
+    low, high = ends
+    line = (turns - low) / (high - low)
+    if not np.allclose(np.clip(line, 0, 1), shares, atol=2 * CLOSE):
         return None
-    low = -start / slope
-    high = (1 - start) / slope
     answer = (
         f"low_freq_factor {low:.3g} and high_freq_factor {high:.3g} instead of"
         f" {method.low_freq_factor:g} and {method.high_freq_factor:g}"
@@ -337,42 +349,70 @@ def explain_llama3_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
     return answer, "the factors of the configuration, and its original length"
 
 
-def explain_ends(low: float, high: float, spec: RopeSpec) -> str:
-    """Return a likely reason for the wrong ends of a ramp; empty if there is none.
+def fit_ramp(
+    places: Float[np.ndarray, " pairs"],
+    shares: Float[np.ndarray, " pairs"],
+    fewest: int,
+) -> tuple[float, float] | None:
+    """Return the places at which a line through the shares of a ramp reaches 0 and 1.
+
+    None: fewer than ``fewest`` pairs have a share between 0 and 1, or all have the same.
+    """
+    is_in_ramp = (shares > LEAST_SHARE) & (shares < 1 - LEAST_SHARE)
+    if is_in_ramp.sum() < fewest:
+        return None
+    slope, start = np.polyfit(places[is_in_ramp], shares[is_in_ramp], 1)
+    if slope == 0:
+        return None
+    return -start / slope, (1 - start) / slope
+
+
+def explain_ends(
+    low: float,
+    high: float,
+    spec: RopeSpec,
+    method: scaling.Yarn,
+) -> str:
+    """Return a likely reason for the wrong ends of YaRN's ramp; empty if there is none.
 
     ``low`` and ``high``: the pairs at which the ramp begins and ends.
     """
-    method = spec.scaling
-    assert isinstance(method, scaling.Yarn)
+    got = np.array([low, high])
+    betas = np.array([method.beta_fast, method.beta_slow])
     # The pairs that complete beta_fast and beta_slow turns in the original length.
-    turns = np.array([method.beta_fast, method.beta_slow])
-    wavelengths = spec.trained_len / turns
-    ends = spec.rotary_dim / 2 * np.log(wavelengths / math.tau) / math.log(spec.base)
+    ends = find_pairs_with_turns(betas, spec)
 
-    reasons = {
-        ", as with beta_fast and beta_slow exchanged": ends[::-1],
-        ", half of the right pairs, as if it counted features": ends / 2,
-        ", twice the right pairs: the 2 of d / (2 ln base) is missing": 2 * ends,
-        ", as with beta_fast and beta_slow of 1 / beta": spec.rotary_dim
-        / 2
-        * np.log(spec.trained_len * turns / math.tau)
-        / math.log(spec.base),
-        ", as with log10 of the base": ends * math.log(10),
-        ", as with log2 of the base": ends * math.log(2),
-    }
     rounded_otherwise = {
         "down": np.floor(ends),
         "up": np.ceil(ends),
         "to the nearest pair": np.round(ends),
     }
-    for where, expected in rounded_otherwise.items():
-        if np.abs(np.array([low, high]) - expected).max() < LEAST_SHARE:
+    for where, wrong_ends in rounded_otherwise.items():
+        if np.abs(got - wrong_ends).max() < LEAST_SHARE:
             return f", both ends rounded {where} instead of outwards"
-    for reason, expected in reasons.items():
+
+    reasons = {
+        "as with beta_fast and beta_slow exchanged": ends[::-1],
+        "half of the right pairs, as if it counted features": ends / 2,
+        "twice the right pairs: the 2 of d / (2 ln base) is missing": 2 * ends,
+        "as with beta_fast and beta_slow of 1 / beta": find_pairs_with_turns(
+            1 / betas, spec
+        ),
+        "as with log10 of the base": ends * math.log(10),
+        "as with log2 of the base": ends * math.log(2),
+    }
+    for reason, wrong_ends in reasons.items():
         # Ends may be rounded to whole pairs, before they are multiplied or after.
-        if np.abs(np.array([low, high]) - expected).max() <= 1:
-            return reason
+        if np.abs(got - wrong_ends).max() <= 1:
+            return f", {reason}"
     return ""
+
+
+def find_pairs_with_turns(
+    turns: Float[np.ndarray, " ends"], spec: RopeSpec
+) -> Float[np.ndarray, " ends"]:
+    """Return the pairs, as real numbers, that turn so often in the original length."""
+    return np.array([pair_with_rotations(spec.geometry, each) for each in turns])
 
 
 def describe_unexplained(measured: Frequencies, right: Frequencies) -> Fault:
