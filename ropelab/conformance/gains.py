@@ -13,6 +13,7 @@ import numpy as np
 from ropelab.conformance.angles import CLOSE
 from ropelab.conformance.observation import Fault, Observed
 from ropelab.math import scaling
+from ropelab.math.scaling.stretching import magnitude
 from ropelab.readers.spec import RopeSpec
 
 # The largest share by which the factor of one pair may differ from the factor of all
@@ -46,6 +47,7 @@ def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
             answer = f"{name} is folded into the vectors"
             return answer, "leave it to attention, or divide by it before the check"
     answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
+    # So many factors are tried that each has to be nearer than the factors above.
     for reason, factor in list_wrong_factors(spec):
         if math.isclose(gain, factor, rel_tol=CLOSE / 2):
             answer += f", {reason}"
@@ -61,13 +63,13 @@ def list_wrong_factors(spec: RopeSpec) -> Iterator[tuple[str, float]]:
         yield "its inverse", 1 / wanted
     method = spec.scaling
     if isinstance(method, scaling.Yarn) and method.factor > 1:
-        natural = math.log(method.factor)
+        yarn_factor = magnitude(method.factor)
         formula = f"0.1 ln({method.factor:g}) + 1"
-        yield f"which is {formula}, YaRN's factor without mscale", 0.1 * natural + 1
-        yield f"the square of {formula}", (0.1 * natural + 1) ** 2
+        yield f"which is {formula}, YaRN's factor without mscale", yarn_factor
+        yield f"the square of {formula}", yarn_factor**2
         yield f"{formula} with log10 for ln", 0.1 * math.log10(method.factor) + 1
         yield f"{formula} with log2 for ln", 0.1 * math.log2(method.factor) + 1
-        yield f"{formula} without the 1", 0.1 * natural
+        yield f"{formula} without the 1", yarn_factor - 1
         yield "the root of the scaling's factor", math.sqrt(method.factor)
     if isinstance(method, scaling.LongRope):
         yield from list_longrope_factors(spec)
@@ -89,7 +91,7 @@ def list_longrope_factors(spec: RopeSpec) -> Iterator[tuple[str, float]]:
         "with log2 over ln",
         math.sqrt(1 + stretch / math.log(2) / math.log(original)),
     )
-    yield "which is YaRN's", 0.1 * stretch + 1
+    yield "which is YaRN's", magnitude(claimed / original)
 
 
 def explain_uneven_gain(observed: Observed) -> Fault | None:
