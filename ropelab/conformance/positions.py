@@ -13,7 +13,7 @@ from ropelab.conformance.observation import Fault, Observed, Positions, Table
 from ropelab.conformance.usual import FACTORS, HALF_FORMATS
 from ropelab.math.frequencies import Frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.runs.arrays import Float
+from ropelab.runs.arrays import Float, Int
 
 # With fewer pairs several positions fit the angles, and the wrong one may be recovered.
 ENOUGH_PAIRS = 8
@@ -315,14 +315,20 @@ def explain_slots(positions: Positions, recovered: Recovered) -> str:
     )
 
 
+def may_show_rule(wrong_rows: Int[np.ndarray, " wrong"]) -> bool:
+    """Return True if wrong rows are enough, and begin late enough, to guess a rule."""
+    if len(wrong_rows) < FEWEST_WRONG_ROWS:
+        return False
+    return bool(wrong_rows[0] >= FEWEST_RIGHT_ROWS)
+
+
 def explain_later_shift(positions: Positions, recovered: Recovered) -> str:
     """Name positions that are all shifted from some position on; empty if they are not.
 
     Behind a table that is appended to, or behind dropped keys, counting may begin anew.
     """
     shifted_rows = np.flatnonzero(recovered != positions)
-    has_right_beginning = len(shifted_rows) and shifted_rows[0] >= FEWEST_RIGHT_ROWS
-    if len(shifted_rows) < FEWEST_WRONG_ROWS or not has_right_beginning:
+    if not may_show_rule(shifted_rows):
         return ""
 
     first = shifted_rows[0]
@@ -343,8 +349,7 @@ def explain_groups(positions: Positions, recovered: Recovered) -> str:
     Empty: they are not.
     """
     changed_rows = np.flatnonzero(recovered != positions)
-    has_right_beginning = len(changed_rows) and changed_rows[0] >= FEWEST_RIGHT_ROWS
-    if len(changed_rows) < FEWEST_WRONG_ROWS or not has_right_beginning:
+    if not may_show_rule(changed_rows):
         return ""
 
     changed_positions = positions[changed_rows]
