@@ -49,13 +49,13 @@ def explain_movement(
         if right.is_like(observed, movement.angles):
             return movement.answer, movement.fix
 
-    # The order of patches in which most numbers are right.
+    # A mistake is described for the order of patches with the smallest mean difference.
     factor = right.spec.attention_factor
 
-    def measure_typical(ordered: Reference) -> float:
+    def measure_mean(ordered: Reference) -> float:
         return float(measure_differences(observed, ordered.angles, factor).mean())
 
-    return describe_measured(observed, min(orders, key=measure_typical))
+    return describe_measured(observed, min(orders, key=measure_mean))
 
 
 def explain_axis_frequencies(
@@ -97,8 +97,8 @@ def describe_measured(observed: Observed, right: Reference) -> Fault:
         if len(moving_axes) > 1:
             answer += ": its two features, or its cos and sin, read different axes"
         elif moves.sum(axis=0).max() == 1:
-            seen = np.where(is_visible, moves.argmax(axis=0), axes.axis_of_pair)
-            answer += f" ({describe_pairs(seen.tolist(), axes.names)})"
+            axis_of_pair = np.where(is_visible, moves.argmax(axis=0), axes.axis_of_pair)
+            answer += f" ({describe_pairs(axis_of_pair.tolist(), axes.names)})"
         return answer, fix
 
     factor = right.spec.attention_factor

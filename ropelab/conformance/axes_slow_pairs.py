@@ -2,9 +2,9 @@
 
 A code is an implementation under test. Over the positions at which it is asked, the
 slowest pairs turn by little, so that even the tables of a wrong axis are within the
-allowed error. A slow pair is called
-wrong if its tables are much nearer to the tables of another axis. If they are near to
-the tables of both axes, the pair is called undecided.
+allowed error. A slow pair is called wrong if its tables are much nearer to the tables
+of another axis. If they are near to the tables of both axes, the pair is called
+undecided.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """The 2 x 2 block that multiplies a pair: a rotation, or a known mistake.
 
 A code (an implementation under test) that rotates a pair wrongly still multiplies the
-pair by some block at each position.
-`explain_blocks` compares these blocks with the blocks of each known mistake.
+pair by some block at each position. `explain_blocks` compares these blocks with the
+blocks of each known mistake.
 """
 
 from collections.abc import Callable, Iterator
@@ -123,6 +123,5 @@ def list_known_blocks(
 
 def describe_crossed(order: str) -> Fault:
     """Name columns of cos and sin that are laid out for ``order`` pairs by mistake."""
-    return f"the columns of cos and sin are laid out for {order} pairs", LAYOUT_FIXES[
-        order
-    ]
+    answer = f"the columns of cos and sin are laid out for {order} pairs"
+    return answer, LAYOUT_FIXES[order]
