@@ -20,7 +20,12 @@ from ropelab.conformance.axes_reference import (
 from ropelab.conformance.axes_slow_pairs import describe_other_axis, explain_slow_pairs
 from ropelab.conformance.axes_wrong_positions import list_other_positions
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.observation import Fault, Observed
+from ropelab.conformance.observation import (
+    UNBOUNDED_TABLES,
+    Fault,
+    Observed,
+    are_bounded,
+)
 from ropelab.math.axes import Positions, describe_pairs
 from ropelab.runs.arrays import Bool
 from ropelab.runs.sentences import join_names
@@ -35,6 +40,9 @@ def explain_movement(
     positions: Positions,
 ) -> Fault | None:
     """Name pairs that move with another axis, or by other angles, than they should."""
+    if not (are_bounded(observed.cos) and are_bounded(observed.sin)):
+        return UNBOUNDED_TABLES
+
     right = make_reference(expected, positions)
     columns = observed.cos.shape[1]
     if columns != len(right.inv_freq):

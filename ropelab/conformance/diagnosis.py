@@ -33,7 +33,13 @@ from ropelab.conformance.gains import (
     explain_gain,
     explain_uneven_gain,
 )
-from ropelab.conformance.observation import Fault, Observed, Table, are_bounded
+from ropelab.conformance.observation import (
+    UNBOUNDED_TABLES,
+    Fault,
+    Observed,
+    Table,
+    are_bounded,
+)
 from ropelab.conformance.positions import explain_positions
 from ropelab.conformance.rotations import NOT_FINITE
 from ropelab.conformance.sines import LEAST_OF_SLOW_PAIRS, explain_sine
@@ -81,8 +87,8 @@ def judge(observed: Observed, expected: Expected, tolerance: float) -> Check:
     not at the further ones.
     """
     if not (are_bounded(observed.cos) and are_bounded(observed.sin)):
-        answer = "tables hold numbers that are not finite"
-        return Check(answer, wrong=True, fix="see how they are made")
+        answer, fix = UNBOUNDED_TABLES
+        return Check(answer, wrong=True, fix=fix)
     fault = explain_shape(observed, expected)
     if fault:
         answer, fix = fault

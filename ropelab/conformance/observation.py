@@ -35,6 +35,11 @@ Partner = Literal["half", "adjacent", "irregular", "unknown"]
 # Tables with a larger factor on cos and sin count as not finite. Sums of numbers below
 # it do not overflow.
 LARGEST_FACTOR = 1e100
+# The fault of tables with larger or missing numbers, with the advice to the user.
+UNBOUNDED_TABLES: Fault = (
+    "tables hold numbers that are not finite",
+    "see how they are made",
+)
 # The largest position that is read. Larger whole numbers are not exact in float64.
 LARGEST_POSITION = 2**53
 # Rounding to 8 bits moves cos and sin by less than this share of their factor.

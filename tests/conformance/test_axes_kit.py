@@ -90,6 +90,20 @@ def test_an_engine_may_bring_positions_of_several_axes(folders: list[Path]) -> N
     assert done.wrong
 
 
+@pytest.mark.parametrize("folders", ["qwen2_5_vl"], indirect=True)
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_tables_that_are_not_finite_are_named(
+    folders: list[Path], number: float
+) -> None:
+    folder = next(each for each in folders if each.name == "all")
+    arrays = dict(np.load(folder / "vectors.npz"))
+    cos = arrays["axes_cos"].copy()
+    cos[-1, -1] = number
+    done = judged(folder, axes_cos=cos, axes_sin=arrays["axes_sin"])
+    assert done.wrong
+    assert mentions(done.answer, "numbers that are not finite")
+
+
 def test_a_kit_has_the_prompt_that_was_asked_for(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(MODELS["qwen2_vl"]))
