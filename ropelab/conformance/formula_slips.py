@@ -100,52 +100,50 @@ def list_omissions(expected: Expected) -> Iterator[Explanation]:
     spec = expected.spec
     right = expected.inv_freq
     plain = spec.geometry.inv_freq
-    head = spec.head_dim
-    with_ramp_of_head = right
-    if isinstance(spec.scaling, scaling.Yarn):
-        whole_head = replace(spec, rotary_dim=head)
-        divided = whole_head.inv_freq(expected.length)
-        shares = divided / whole_head.geometry.inv_freq
-        with_ramp_of_head = plain * shares[: len(plain)]
 
     if not isinstance(spec.scaling, scaling.Unscaled):
         answer = f"the scaling is not applied: {spec.method} is missing"
         if not are_near(right, plain):
-            answer += explain_no_scaling(expected, with_ramp_of_head)
+            answer += explain_no_scaling(expected)
         yield answer, plain
         yield "the factor is applied twice", expected.scale(right)
         yield "the factor is applied twice", right**2 / plain
-    if head != spec.rotary_dim:
-        width = spec.rotary_dim
+
+    head = spec.head_dim
+    width = spec.rotary_dim
+    if isinstance(spec.scaling, scaling.Yarn) and head != width:
         answer = f"the ramp's ends come from {head} features instead of {width}"
-        yield answer, with_ramp_of_head
+        yield answer, make_ramp_of_width(expected, head)
 
 
-def explain_no_scaling(expected: Expected, with_ramp_of_head: Frequencies) -> str:
-    """Return another reason why a code may scale no pair; empty if there is none.
-
-    ``with_ramp_of_head``: the frequencies if YaRN's ramp is made for the whole head.
-    """
+def explain_no_scaling(expected: Expected) -> str:
+    """Return another reason why a code may scale no pair; empty if there is none."""
     spec = expected.spec
     plain = spec.geometry.inv_freq
     if isinstance(spec.scaling, scaling.Yarn):
-        if are_near(with_ramp_of_head, plain):
-            return f", or the ramp's ends come from {spec.head_dim} features"
+        widths = [spec.head_dim]
         # The rest of a head of latents is beside the part that rotates, and often twice
         # as wide. Models with such heads and YaRN rotate adjacent pairs.
-        if spec.pairing != "interleaved":
-            return ""
-        with_rest = 3 * spec.rotary_dim
-        method = spec.scaling
-        wide = replace(spec, head_dim=with_rest, rotary_dim=with_rest)
-        shares = wide.inv_freq(expected.length) / wide.geometry.inv_freq
-        if are_near(plain * shares[: len(plain)], plain) and method.factor != 1:
-            return f", or the ramp's ends come from {with_rest} features"
+        if spec.pairing == "interleaved":
+            widths.append(3 * spec.rotary_dim)
+        for width in widths:
+            if are_near(make_ramp_of_width(expected, width), plain):
+                return f", or the ramp's ends come from {width} features"
     if isinstance(spec.scaling, scaling.DynamicNtk):
         trained = spec.trained_len
         if trained < expected.length < 2 * trained:
             return f", or {expected.length} / {trained} is rounded down to 1"
     return ""
+
+
+def make_ramp_of_width(expected: Expected, width: int) -> Frequencies:
+    """Return the frequencies if YaRN's ramp is made for this number of features."""
+    spec = expected.spec
+    head = max(width, spec.head_dim)
+    wide = replace(spec, head_dim=head, rotary_dim=width)
+    shares = wide.inv_freq(expected.length) / wide.geometry.inv_freq
+    plain = spec.geometry.inv_freq
+    return plain * shares[: len(plain)]
 
 
 def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
