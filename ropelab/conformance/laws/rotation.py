@@ -201,7 +201,7 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
         raise CannotAskError(f"its configuration is not read: {reading.problem}")
     kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
 
-    is_known = type(text).__module__.startswith("transformers.models.")
+    is_of_transformers = type(text).__module__.startswith("transformers.models.")
     turns, positions = probe_turns(case)
     rows: list[dict[str, Any]] = []
     for layer, turn in turns.items():
@@ -210,7 +210,7 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
         spec = reading.layers.get(kinds[layer], reading.main)
         first_row = rows[0] if rows else None
         row = judge_layer(layer, turn, positions, spec, first_row)
-        if is_known and not row["wrong"]:
+        if is_of_transformers and not row["wrong"]:
             row |= explain_convention(row, spec)
         rows.append(row)
     return rows
