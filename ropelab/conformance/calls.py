@@ -108,7 +108,7 @@ def find_and_ask(
         raise_problem(problem, name, spec)
 
     working = drop_other_widths(working, spec)
-    way, parts = choose_apart(working, spec)
+    way, parts = choose_way(working, spec)
     called = str(way)
     if not give_equal_answers(working):
         if use_positions(working, spec):
@@ -120,7 +120,7 @@ def find_and_ask(
         # entered under the empty name.
         return {"": unused}
     if positions.ndim > 1:
-        way, parts = choose_apart(prefer_axes(working), spec)
+        way, parts = choose_way(prefer_axes(working), spec)
         return ask_axes(way, set(parts), name, spec, positions)
 
     if way.takes_length:
@@ -249,7 +249,7 @@ def prefer_axes(working: Sequence[Working]) -> Sequence[Working]:
     return [(way, parts) for way, parts in working if way.takes_axes] or working
 
 
-def choose_apart(working: Sequence[Working], spec: RopeSpec) -> Working:
+def choose_way(working: Sequence[Working], spec: RopeSpec) -> Working:
     """Return the first way in which each token is rotated by its own position, else the
     first way.
 

@@ -282,11 +282,13 @@ def explain_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
     """Name a ramp with wrong ends, or without ends; None: the scaling has no ramp, or
     this does not explain the frequencies.
     """
-    if isinstance(spec.scaling, scaling.Llama3):
-        return explain_llama3_ramp(measured, spec, spec.scaling)
-    if isinstance(spec.scaling, scaling.Yarn):
-        return explain_yarn_ramp(measured, spec, spec.scaling)
-    return None
+    method = spec.scaling
+    # A factor of 1 changes nothing, so that no ramp shows.
+    if not isinstance(method, scaling.Llama3 | scaling.Yarn) or method.factor == 1:
+        return None
+    if isinstance(method, scaling.Llama3):
+        return explain_llama3_ramp(measured, spec, method)
+    return explain_yarn_ramp(measured, spec, method)
 
 
 def explain_yarn_ramp(
@@ -299,7 +301,7 @@ def explain_yarn_ramp(
     From one end of the ramp to its other end, the share of a frequency that is divided
     by the factor grows from 0 to 1, by the same amount from pair to pair.
     """
-    pairs = np.arange(len(measured))
+    pairs = np.arange(len(measured), dtype=np.float64)
     ratios = measured / spec.geometry.inv_freq
     shares = (1 - ratios) / (1 - 1 / method.factor)
     ends = fit_ramp(pairs, shares, fewest=3)
@@ -329,8 +331,6 @@ def explain_llama3_ramp(
     The share of a frequency that is kept grows from 0 to 1 with the number of turns in
     the original length, between low_freq_factor and high_freq_factor turns.
     """
-    if method.factor == 1:
-        return None
     plain = spec.geometry.inv_freq
     shares = (measured / plain - 1 / method.factor) / (1 - 1 / method.factor)
     turns = rotations(plain, spec.trained_len)
