@@ -135,7 +135,7 @@ def make_file(model: KnownModel) -> Fragment:
     keys: Fragment = {
         "hidden_size": model.head_dim,
         "num_attention_heads": 1,
-        MAXIMUM: model.file_len,
+        MAXIMUM: model.released_len,
         "rope_theta": model.base,
     }
     family = find_family(model.model_type)

@@ -41,7 +41,7 @@ class KnownModel:
     head_dim: int
     # The length of the training before `method` was applied.
     trained_len: int
-    # The repository and the keys of its config.json, or papers, with these numbers.
+    # Where these numbers are from: a repository and keys of its config.json, or papers.
     source: str
     # Rotated features of a head; None if all rotate.
     rotary_dim: int | None = None
@@ -49,11 +49,13 @@ class KnownModel:
     extended_len: int | None = None
     # The context that the configuration promises; None if it is the trained length.
     context_len: int | None = None
-    # The context that the file allows without `method`, if users have to switch it on.
+    # If users have to switch `method` on, the context that config.json allows without
+    # `method`; None in all other models.
     unscaled_len: int | None = None
     # A scaling method with its parameters.
     method: str = "unscaled"
-    # The pairs that read each axis of a position; empty if positions have one axis.
+    # The numbers of pairs that read each axis of a position; empty if positions have one
+    # axis.
     sections: tuple[int, ...] = ()
     note: str = ""
     # The value of model_type in config.json.
@@ -71,7 +73,7 @@ class KnownModel:
         return self.context_len or self.trained_len
 
     @property
-    def file_len(self) -> int:
+    def released_len(self) -> int:
         """Tokens that the model's config.json allows as it was released."""
         return self.unscaled_len or self.promised_len
 
@@ -113,13 +115,13 @@ def find_model(name: str) -> KnownModel:
     return MODELS[OTHER_NAMES.get(key, key)]
 
 
-def fill(values: Any, others: Mapping[str, str]) -> Any:
+def fill_from_model(values: Any, further_fields: Mapping[str, str]) -> Any:
     """Return the values for a config; the model fills in what the user does not give.
 
     Without a model the values are returned as they are. The model is a name or, if it
-    was read from a file, a `KnownModel`, which is then removed from the values. `others`
-    are fields of the config besides EMBEDDING_FIELDS, each with the attribute of a
-    `KnownModel` that fills it.
+    was read from a file, a `KnownModel`, which is then removed from the values.
+    `further_fields` are fields of the config besides EMBEDDING_FIELDS, each with the
+    attribute of a `KnownModel` that fills it.
     """
     if not isinstance(values, dict) or not values.get("model"):
         return values
@@ -130,19 +132,21 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
     else:
         model = find_model(str(given_values["model"]))
 
+    # The model's own method, named without parameters, stands for the method with the
+    # model's parameters. If the user gives a field that decides the factor, the name
+    # stands for the method with this other factor.
     own_method, _, _ = model.method.partition("(")
     names_own_method = given_values.get("method") == own_method
     if names_own_method and given_values.keys().isdisjoint(FACTOR_FIELDS):
-        # A name without parameters means the parameters that the model has.
         del given_values["method"]
 
     model_values = {}
-    for field, attribute in {**EMBEDDING_FIELDS, **others}.items():
+    for field, attribute in {**EMBEDDING_FIELDS, **further_fields}.items():
         model_values[field] = getattr(model, attribute)
 
     # `extended_len` is the length of a further training with the model's own scaling. It
     # does not hold if the user changes any field that decides the scaling.
-    scaling_fields = model_values.keys() - {"test_len", "sections"}
+    scaling_fields = {*EMBEDDING_FIELDS, "factor"}
     if not given_values.keys().isdisjoint(scaling_fields):
         model_values.pop("extended_len", None)
 

@@ -1012,7 +1012,7 @@ def test_sglang_gets_deepseek_v4s_one_block_with_the_base_of_plain_layers(
 def test_a_known_model_keeps_its_own_scaling(name: str, times: int) -> None:
     """Inside its length nothing changes; beyond, its own factor is raised, or YaRN."""
     model = MODELS[name]
-    context = times * model.file_len
+    context = times * model.released_len
     done = emit(model=name, context=context, target="hf5")
     (emission,) = done.targets
     # The configuration class of Phi-3 takes a yarn for a longrope without its lists.
@@ -1027,8 +1027,10 @@ def test_a_known_model_keeps_its_own_scaling(name: str, times: int) -> None:
         wanted: Any = done.wanted.scaling
         assert type(wanted) is type(own)
         # The length of a file with linear is what its factor reaches.
-        reach = model.file_len if own.name == "pi" else own.factor * model.trained_len
-        needed = own.factor * max(1.0, context / max(reach, model.file_len))
+        reach = (
+            model.released_len if own.name == "pi" else own.factor * model.trained_len
+        )
+        needed = own.factor * max(1.0, context / max(reach, model.released_len))
         assert wanted.factor == pytest.approx(needed)
     else:
         kind = Unscaled if times == 1 else Yarn

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.math.models import fill
+from ropelab.math.models import fill_from_model
 from ropelab.runs.config import (
     AsList,
     Base,
@@ -110,7 +110,9 @@ class BaseConfig(Config):
         """
         if isinstance(values, dict) and values.get("test_len") is not None:
             values = {"context": (values["test_len"],), **values}
-        return fill(values, {"train_base": "base", "context": "promised_len"})
+        return fill_from_model(
+            values, {"train_base": "base", "context": "promised_len"}
+        )
 
     @field_validator("context")
     @classmethod

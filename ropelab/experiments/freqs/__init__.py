@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from ropelab.math.methods import FREQUENCY_METHODS
-from ropelab.math.models import Layout, fill
+from ropelab.math.models import Layout, fill_from_model
 from ropelab.runs.config import (
     AsSequence,
     Base,
@@ -99,7 +99,7 @@ class FreqsConfig(Config):
         # If a factor is given, the tested length follows from it.
         if "factor" not in values:
             fact_of_field["test_len"] = "promised_len"
-        return fill(values, fact_of_field)
+        return fill_from_model(values, fact_of_field)
 
     @property
     def scope(self) -> str:

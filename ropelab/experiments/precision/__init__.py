@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from ropelab.math.methods import resolve_scaling
-from ropelab.math.models import Layout, fill
+from ropelab.math.models import Layout, fill_from_model
 from ropelab.runs.config import (
     AsLengths,
     AsSequence,
@@ -165,7 +165,7 @@ class PrecisionConfig(Config):
     @classmethod
     def _fill(cls, values: Any) -> Any:
         """Take the fields that are not given from the facts about `model`."""
-        return fill(values, {"length": "promised_len"})
+        return fill_from_model(values, {"length": "promised_len"})
 
     @property
     def scope(self) -> str:
