@@ -273,9 +273,9 @@ def test_a_single_pair_serves_no_context_beyond_two():
 
 
 def test_p_rope_and_dropped_pairs_count_as_one():
-    kept = Similarity.of_head(8, kept=0.5)
+    kept = Similarity.of_head(8, kept_share=0.5)
     assert kept == Similarity((0.0, 0.25), unrotated=2)
-    dropped = Similarity.of_head(8, dropped=(3, 2))
+    dropped = Similarity.of_head(8, dropped_pairs=(3, 2))
     assert dropped == kept
     value = kept.evaluate(np.array([7.0]), math.log(16.0))[0]
     assert value == pytest.approx(2 + math.cos(7) + math.cos(7 / 2))
@@ -292,7 +292,7 @@ def test_no_positions_exclude_nothing():
         ({"head_dim": 0}, "head_dim must be an even number"),
         ({"head_dim": 8, "rotary_dim": 3}, "rotary_dim must be an even number"),
         ({"head_dim": 8, "rotary_dim": 16}, "wider than the head"),
-        ({"head_dim": 8, "dropped": (4,)}, "no pair 4 to drop: pairs are 0 to 3"),
+        ({"head_dim": 8, "dropped_pairs": (4,)}, "no pair 4 to drop: pairs are 0 to 3"),
     ],
 )
 def test_refuses_impossible_heads(arguments, message):

@@ -120,7 +120,7 @@ def test_cells_have_all_that_threatens_them():
         LLAMA,
         Similarity.of_head(64),
         Similarity.of_head(96, rotary_dim=72),
-        Similarity.of_head(128, kept=0.75),
+        Similarity.of_head(128, kept_share=0.75),
         Similarity.of_head(12),
     ],
 )

@@ -23,7 +23,7 @@ Singles = NDArray[np.float32]
 TWO_PI = 2 * math.pi
 # A bound on the error of one cosine in single precision (float32) after `reduce_angle`:
 # the rounding of an argument in [-pi, pi] to float32 (1.2e-7), the error of the float32
-# cosine itself, and a share of the rounding of the sum.
+# cosine itself, and this cosine's part of the rounding of the sum.
 SINGLE_ERROR = 1e-6
 
 
@@ -41,16 +41,17 @@ class Similarity:
         cls,
         head_dim: int,
         rotary_dim: int | None = None,
-        kept: float = 1.0,
-        dropped: tuple[int, ...] = (),
+        kept_share: float = 1.0,
+        dropped_pairs: tuple[int, ...] = (),
     ) -> "Similarity":
         """Make the sum for a head.
 
         Args:
             head_dim: the number of features of the head.
             rotary_dim: the number of features that rotate; None: all.
-            kept: the share of the pairs that rotates, the fastest pairs first (p-RoPE).
-            dropped: the numbers of pairs that do not rotate.
+            kept_share: the share of the pairs that rotates, the fastest pairs first
+                (p-RoPE).
+            dropped_pairs: the indices of pairs that do not rotate, whatever the share.
 
         InputError: no head has this width, or a dropped pair does not exist.
         """
@@ -65,16 +66,16 @@ class Similarity:
         if rotary > head_dim:
             raise InputError(f"rotary_dim {rotary} is wider than the head ({head_dim})")
 
-        unknown = [pair for pair in dropped if not 0 <= pair < pairs]
+        unknown = [pair for pair in dropped_pairs if not 0 <= pair < pairs]
         if unknown:
             raise InputError(
                 f"no pair {unknown[0]} to drop: pairs are 0 to {pairs - 1}"
             )
 
-        # The number is rounded down, as in the method PRope, which then keeps the same
-        # pairs.
-        count = int(kept * rotary // 2)
-        rotating = [pair for pair in range(count) if pair not in dropped]
+        # The number of kept pairs is rounded down. The method PRope, which computes it in
+        # the same way, therefore keeps the same pairs.
+        count = int(kept_share * rotary // 2)
+        rotating = [pair for pair in range(count) if pair not in dropped_pairs]
         exponents = tuple(2 * pair / rotary for pair in rotating)
         return cls(exponents, unrotated=head_dim // 2 - len(rotating))
 
@@ -99,7 +100,10 @@ class Similarity:
         return self.unrotated + np.cos(angles).sum(-1)
 
     def slope_bound(self, u: float) -> float:
-        """Return s = sum_i a_i b^(-a_i), with |dS/du| <= m s for every u' >= u."""
+        """Return s = sum_i a_i b^(-a_i).
+
+        |dS/du| <= m s at u and at every larger number in its place.
+        """
         slopes = self.a * self.inv_freq(u)
         return float(slopes.sum())
 
@@ -111,7 +115,10 @@ class Similarity:
         return math.sqrt(squares / 2)
 
     def curvature_bounds(self, u: Floats) -> tuple[Floats, Floats]:
-        """Return (c1, c2) with |d2S/du2| <= c1 m + c2 m^2 for every u' >= u."""
+        """Return c1 and c2.
+
+        |d2S/du2| <= c1 m + c2 m^2 at u and at every larger number in its place.
+        """
         # d2/du2 cos(phi) = -a^2 (phi^2 cos phi + phi sin phi) with phi = m b^(-a).
         squares = self.a**2
         inv_freq = self.inv_freq(u)
@@ -121,25 +128,31 @@ class Similarity:
 
     def rounding_error(self, length: int) -> float:
         """Bound the float64 error of S, for positions below ``length`` and u <= 100."""
-        # The relative error of b^(-a) is below (u a + 2) 2^-53 < 2e-14. The error of an
-        # angle is below length 2e-14, and a cosine adds its own rounding. The errors of
-        # all pairs add up.
+        # The relative error of b^(-a) is below (u a + 2) * 2^-53 < 2e-14. The error of an
+        # angle is below length * 2e-14, and a cosine adds its own rounding. The errors
+        # of all pairs add up.
         return len(self.exponents) * (2e-14 * length + 1e-15)
 
     @property
     def single_error(self) -> float:
         """Bound the error of S where cosines are computed in float32."""
+        # One more error is allowed for the addition of `unrotated`.
         return (len(self.exponents) + 1) * SINGLE_ERROR
 
 
 @dataclass(frozen=True)
 class FixedSimilarity(Similarity):
-    """The sum for fixed frequencies, those of a scaling plan, whatever the base."""
+    """The sum for fixed frequencies, those of a scaling plan, whatever the base.
+
+    S is the same at every u. The methods about slopes and curvature do not describe it.
+    The exponents are those before scaling, and only their number is used.
+    """
 
     # The frequencies in radians per token.
     frequencies: tuple[float, ...] = ()
 
     def inv_freq(self, u: Floats | float) -> Floats:
+        """Return the fixed frequencies; one row per entry of ``u``."""
         frequencies = np.array(self.frequencies, dtype=np.float64)
         shape = (*np.shape(u), len(frequencies))
         return np.broadcast_to(frequencies, shape)
