@@ -130,7 +130,7 @@ class Axes:
 def arrange_sections(
     arrangement: Arrangement, sections: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return the section of each pair; ``sections`` has the pairs of each section.
+    """Return the section of each pair; ``sections`` has their numbers of pairs.
 
     >>> arrange_sections("runs", (1, 2)), arrange_sections("turns", (3, 1, 1))
     ((0, 1, 1), (0, 1, 2, 0, 0))

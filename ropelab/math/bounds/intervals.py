@@ -219,14 +219,14 @@ def find_admissible(
     while undecided.intervals.size:
         count = undecided.intervals.shape[1]
         lowest, highest = _bound_ranges(similarity, undecided)
-        is_excluded = np.zeros(count, dtype=bool)
+        is_failing = np.zeros(count, dtype=bool)
         is_threatened = np.zeros(count, dtype=bool)
-        is_excluded[undecided.owner[highest < 0]] = True
+        is_failing[undecided.owner[highest < 0]] = True
         is_threatened[undecided.owner[lowest < 0]] = True
 
         low, high, width = undecided.intervals[:3]
         # An interval narrower than EDGE is taken as a change of sign, not as a window.
-        is_open = ~(is_excluded | (width < EDGE))
+        is_open = ~(is_failing | (width < EDGE))
         is_clear = is_open & ~is_threatened
         lows = low[is_clear].tolist()
         highs = high[is_clear].tolist()

@@ -177,8 +177,8 @@ def find_first_wrong_step(
 ) -> int | None:
     """Return the first position whose angle is wrong by more than the tolerance.
 
-    The code adds theta for each token, in float32. None: no position below ``stop`` + 1
-    is wrong.
+    The code adds theta for each token, in float32. None: no position up to ``stop`` is
+    wrong.
     """
     theta = inverse_frequencies(rotary_dim, base)[:, None]
     exact = theta * np.arange(1, stop + 1)

@@ -189,9 +189,7 @@ def _measure_incident(
 
 
 def _explain(name: str, arguments: list[int], offset: int, length: int) -> str:
-    """Say in words what a measure measured: at which position and pair, or in which range
-    of positions.
-    """
+    """Say in words what a measure measured, and at which positions."""
     places = dict(zip(("at", "pair"), arguments, strict=False))
     last = offset + length - 1
     meaning: str = _FILE["meaning"][name]
@@ -199,7 +197,7 @@ def _explain(name: str, arguments: list[int], offset: int, length: int) -> str:
 
 
 def _write_like(printed: str, ours: float) -> str:
-    """Write our number with two significant digits more than the printed one.
+    """Write our number with two significant digits more than the printed number.
 
     >>> _write_like("0.62", 0.624838)
     '0.6248'

@@ -119,8 +119,8 @@ def count_equal_neighbours(
 ) -> list[int]:
     """Count, for each format, the positions that are stored like the next position.
 
-    Stored cos and sin are then equal. Both positions are in offset .. offset + length
-    - 1. `theta` is in radians per token.
+    Stored cos and sin are then equal. Both positions are among the `length` positions
+    from `offset` on. `theta` is in radians per token.
     """
     step = abs(math.remainder(theta, 2 * math.pi))
     counts = dict.fromkeys(formats, 0)

@@ -53,9 +53,7 @@ class Census:
     positions: int
     distinct: int
     adjacent_collisions: int  # positions m that collide with m+1, both in the range
-    first_collision: (
-        int | None
-    )  # the smallest m that collides with m+1; None: none does
+    first_collision: int | None  # the smallest such m; None if no position collides
     by_octave: tuple[tuple[int, int, int], ...]  # (start, stop, collisions)
 
 

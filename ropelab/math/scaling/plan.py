@@ -251,7 +251,7 @@ def _read_frequencies(
         frequencies = np.array(array, dtype=np.float64)
     if not (np.isfinite(frequencies).all() and (frequencies >= 0).all()):
         return None
-    # A frequency of -0.0 is none, and numbers divided by it would be below 0.
+    # Adding 0.0 turns -0.0 into 0.0. The wavelength of -0.0 would be negative.
     return frequencies + 0.0
 
 
