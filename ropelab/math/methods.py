@@ -38,7 +38,16 @@ TRUTH_VALUES = {
 # A method and its factor as people write them, so that an error can say the right form:
 # yarn:4, yarn x4, yarn factor=4.
 WITH_FACTOR = re.compile(
-    r"([A-Za-z]\w*?)[\s:=@/×x*-]+((?:\w+\s*=\s*)?[\d.]+(?:[\s,;]+\w+=[\w.]+)*)"
+    r"""
+    ([A-Za-z]\w*?)              # Group 1: the name of the method.
+    [\s:=@/×x*-]+               # What people write between the name and the factor.
+    (                           # Group 2: the factor and all other parameters.
+        (?:\w+\s*=\s*)?         # The name of the factor, if it is written.
+        [\d.]+
+        (?:[\s,;]+\w+=[\w.]+)*  # Other parameters, each with its name.
+    )
+    """,
+    re.VERBOSE,
 )
 # The most characters of a text that is matched with WITH_FACTOR. The time of a match
 # grows with the cube of their number.
@@ -95,9 +104,10 @@ def make_method_error(name: str, names: Iterable[str]) -> InputError:
     >>> print(make_method_error("yarn:4", ["yarn"]))
     unknown method 'yarn:4'; type 'yarn(factor=4)'
     """
-    number = NUMBER.fullmatch(name.lstrip("x× "))
-    if number:
-        advice = f"a factor is a parameter, such as 'yarn(factor={number[0].strip()})'"
+    number_match = NUMBER.fullmatch(name.lstrip("x× "))
+    if number_match:
+        number = number_match[0].strip()
+        advice = f"a factor is a parameter, such as 'yarn(factor={number})'"
         return InputError(f"unknown method '{name}'; {advice}")
     match = WITH_FACTOR.fullmatch(name) if len(name) <= MOST_MATCHED else None
     method = resolve_alias(match[1]) if match else ""
@@ -150,8 +160,9 @@ def build_method(
 ) -> Any:
     """Build a method from arguments such as ``beta_fast=16``.
 
-    `method` is a dataclass with `name` and `default_factors`. `parse_inner` reads a
-    parameter that is a method itself.
+    `method` is a dataclass with `name`, and with `default_factors`, which are empty if a
+    `factor` from outside does not apply to the method. `parse_inner` reads a parameter
+    that is a method itself.
     """
     annotations = typing.get_type_hints(method)
     names = [field.name for field in fields(method)]
@@ -164,7 +175,8 @@ def build_method(
         name, _, text = (part.strip() for part in argument.partition("="))
         if not names:
             raise InputError(f"{method.name} takes no parameters, so not '{name}'")
-        if check_known(f"{method.name} parameter", name, names) in values:
+        check_known(f"{method.name} parameter", name, names)
+        if name in values:
             raise InputError(f"{method.name}: {name} is given twice")
 
         label = f"{method.name}: {name}"
@@ -225,13 +237,13 @@ def _read_value(
 
     if value_type == tuple[float, ...]:
         items = split_list(text.strip("[]()"))
-        return tuple(_read_number(label, item) for item in items)
+        return tuple(_read_float(label, item) for item in items)
 
     if value_type is float:
-        return _read_number(label, text)
+        return _read_float(label, text)
 
     if value_type is int:
-        number = _read_number(label, text, read_number)
+        number = _read_float(label, text, allow_suffix=True)
         if not number.is_integer():
             raise InputError(f"{label} must be a whole number, not '{text}'")
         return int(number)
@@ -249,11 +261,9 @@ def _read_value(
     return parse_inner(text)
 
 
-def _read_number(
-    label: str,
-    text: str,
-    read: Callable[[object], object] = read_plain_number,
-) -> float:
+def _read_float(label: str, text: str, *, allow_suffix: bool = False) -> float:
+    """Read a number; ``allow_suffix`` says that it may be written as 128k."""
+    read = read_number if allow_suffix else read_plain_number
     try:
         return float(read(text))  # type: ignore[arg-type]
     except ValueError as error:
