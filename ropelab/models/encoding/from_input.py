@@ -37,6 +37,7 @@ class Forget(EncodingWrapper):
 
     def __init__(self, inner: Encoding, width: int, heads: int) -> None:
         super().__init__(inner)
+        # The fused kernel cannot add the gates to the scores.
         self.fused = False
         self.gate = nn.Linear(width, heads)
         # Gates start around 1/2, as in the authors' code.
@@ -44,6 +45,8 @@ class Forget(EncodingWrapper):
 
     @classmethod
     def constructor(cls) -> Callable[..., Encoding]:
+        # The encoding `fox` is the gates alone. With another encoding, `forget(...)` in
+        # composed.py calls the class itself.
         return cls.build_alone
 
     @classmethod
@@ -98,6 +101,7 @@ class Path(Encoding):
     TAPS = 3
     # The number of tokens whose matrices are multiplied at once.
     CHUNK = 128
+    # The fused kernel cannot multiply queries by matrices between keys.
     fused: bool = False
 
     def __init__(self, width: int, heads: int, head_dim: int) -> None:
@@ -138,7 +142,8 @@ class Path(Encoding):
 
             # Chunks of keys are taken from the last to the first. One chunk has all
             # keys from the first query on, and each earlier chunk has CHUNK keys. After
-            # each chunk the queries are multiplied by the matrices H of the chunk.
+            # each chunk the queries are multiplied by the matrices H of the chunk. With
+            # 310 keys and a first query at 300, the borders are 310, 300, 172, 44, 0.
             first_query = int(q_positions[0] - k_positions[0])
             borders = [len(k_positions), *range(first_query, 0, -self.CHUNK), 0]
             scores_of_chunks: list[Tensor] = []
@@ -184,16 +189,18 @@ class Path(Encoding):
             beta: [batch, heads, keys, 1].
             is_later: [queries, keys], True at keys after the query.
         """
-        # The product of all H of the chunk, the last token first, is I - w^T M w with
-        # M = (I + L)^-1 beta, where the rows of w are the tokens and L is the part of
-        # beta w w^T below the diagonal (the UT transform of the paper). For the score of
-        # query i and key j only the tokens from j + 1 to i count. So the left factor,
-        # q w^T, is 0 at tokens after the query, and the right factor, w k^T, is 0 at
-        # tokens up to the key.
+        # The rows of the matrix W are the vectors w of the tokens, and B is the diagonal
+        # matrix of their beta. The product of all H of the chunk, the last token first,
+        # is I - W^T M W with M = (I + L)^-1 B, where L is the part of B W W^T below the
+        # diagonal (the UT transform of the paper).
+        #
+        # For the score of query i and key j only the tokens from j + 1 to i count. So
+        # the left factor, q W^T, is 0 at tokens after the query, and the right factor,
+        # W k^T, is 0 at tokens up to the key.
         q_along_w = (q @ w.mT).masked_fill(is_later, 0.0)
         lower_triangle = (beta * (w @ w.mT)).tril(-1)
         w_along_k = (w @ k.mT).tril(-1)
-        # Both results need M times something: the scores M (w k^T), the queries M w. The
+        # Both results need M times something: the scores M (W k^T), the queries M W. The
         # system of equations is solved once, for both.
         right_sides = beta * torch.cat((w_along_k, w), dim=-1)
         # `unitriangular` takes the diagonal as 1, which adds the identity I.
