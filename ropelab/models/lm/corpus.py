@@ -249,8 +249,8 @@ class CorpusRef:
             return _provided[self]
         return _read_once(self)
 
-    # With `content` the text is taken, and with `provide` given to a worker on another
-    # machine, which need not have the files.
+    # `content` takes the text, and `provide` gives it to a worker on another machine,
+    # which need not have the files.
     content = corpus
 
     def provide(self, content: Corpus) -> None:

@@ -279,7 +279,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then feed-forward, each added to the residual stream (the stream).
+    """Attention, then feed-forward, each added to the residual stream.
 
     Both take the normalised stream.
     """

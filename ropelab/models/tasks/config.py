@@ -276,8 +276,9 @@ class EvaluationConfig(Protocol):
 
 
 def count_texts(config: EvaluationConfig) -> list[str]:
-    """Return the number of documents, and of contexts that ask for recall, that the tasks
-    of a config have, in words.
+    """Return in words how many documents and how many contexts the tasks have.
+
+    The task `text` has documents, and all other tasks have contexts.
     """
     texts = []
     if "text" in config.tasks:

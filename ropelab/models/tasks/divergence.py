@@ -344,12 +344,15 @@ def _describe_pair(row: pd.Series) -> str:
         row["kl_nats_per_token"], row["kl_ci_low"], row["kl_ci_high"]
     )
     share_beyond = "none"
-    share = (row["share_beyond"], row["share_ci_low"], row["share_ci_high"])
-    if row["share_beyond"] >= 0.01:
-        share_beyond = write_with_interval(*share, "%")
-    elif row["share_beyond"] > 0:
-        # In whole percent this would be 0 or 1.
-        share_beyond = f"{write_with_interval(*(100 * end for end in share))} %"
+    share = row["share_beyond"]
+    low = row["share_ci_low"]
+    high = row["share_ci_high"]
+    if share >= 0.01:
+        share_beyond = write_with_interval(share, low, high, "%")
+    elif share > 0:
+        # In whole percent this share would be 0 or 1.
+        percent = write_with_interval(100 * share, 100 * low, 100 * high)
+        share_beyond = f"{percent} %"
     return (
         f"{lead}the mean KL is {kl} nats; the log-probability of a token differs by more"
         f" than {DIVERGED:g} in {share_beyond} of tokens, by {largest:.2g} at most"

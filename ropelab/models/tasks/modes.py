@@ -311,16 +311,13 @@ class WithCache(SlidingWindow):
             )
         # The cache's probabilities, and the tokens in the longest known context before
         # each token, both [rows, predictions].
-        cache_probabilities, context_lengths = torch.tensor(
-            predictions, dtype=torch.float64
-        ).unbind(-1)
+        columns = torch.tensor(predictions, dtype=torch.float64)
+        cache_probabilities, context_lengths = columns.unbind(-1)
 
         weight = self.weight * context_lengths / ORDER
-        model_probabilities = (-losses).exp()
-        probabilities = (
-            1 - weight
-        ) * model_probabilities + weight * cache_probabilities
-        mixed_losses = -probabilities.log()
+        from_model = (1 - weight) * (-losses).exp()
+        from_cache = weight * cache_probabilities
+        mixed_losses = -(from_model + from_cache).log()
         return mixed_losses[:, start_of_last(mixed_losses.shape[1], last) :]
 
     @property

@@ -104,7 +104,7 @@ class EvaluationTask(ABC):
         return
 
     def make_easy_version(self, length: int) -> Self | None:
-        """Return an easy version of the task, in contexts of one, short length.
+        """Return an easy version of the task, in contexts of `length` tokens.
 
         A model that fails the easy version cannot be judged by the task. None: the task
         needs no easy version, since every model can be judged by its loss of text.

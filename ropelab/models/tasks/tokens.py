@@ -46,10 +46,11 @@ Piece = tuple[Origin, list[int]]
 # The number of bytes of text that are tokenized for each token that is wanted. On
 # average a token has three or four bytes.
 BYTES_PER_TOKEN = 16
-# A tokenizer gives a text back if its tokens are decoded to as many bytes, but for this
-# share: some drop a first space, or change a few characters.
-MOST_CHANGED = 0.02
-# The bytes of the beginning of each document on which this is tested.
+# The largest difference between the bytes of a text and the bytes of its decoded tokens,
+# as a share of the text. Some tokenizers drop a first space, or change a few characters.
+MOST_CHANGED_SHARE = 0.02
+# The number of bytes at the beginning of each document that are decoded to measure this
+# share.
 TESTED_BYTES = 4096
 
 
@@ -311,7 +312,7 @@ def _check_text_is_kept(text: TokenText, documents: tuple[TextDocument, ...]) ->
         decoded = text.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         before += len(content.encode())
         after += len(decoded.encode())
-    if abs(after - before) > MOST_CHANGED * before:
+    if abs(after - before) > MOST_CHANGED_SHARE * before:
         raise InputError(
             f"the tokenizer of {text.model} does not give the text back: {before} bytes"
             f" become {after}, so that losses per byte would be of another text; give"
