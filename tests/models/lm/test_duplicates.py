@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ropelab.models.lm.corpus import (
+from ropelab.models.lm.duplicates import (
     SAMPLING_RATIO,
     SHINGLE,
     mark_new_texts,
