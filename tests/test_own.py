@@ -278,7 +278,7 @@ def test_a_model_trained_under_a_plan_of_ones_own_is_named_by_what_the_plan_says
     def key(text: str) -> dict[str, Any]:
         plans = {("casts", "mine"): casts.parse_cast(text)}
         for module in (casts, quality):
-            monkeypatch.setattr(module, "find", lambda *asked: plans.get(asked))
+            monkeypatch.setattr(module, "find_own", lambda *asked: plans.get(asked))
         encodings = "rounded(rope, mine)"
         config = build(
             EncodingsConfig, {**SMALL, "corpus": str(corpus), "encodings": encodings}
@@ -293,7 +293,9 @@ def test_a_cast_plan_has_formats_that_its_name_says(mymodule, monkeypatch) -> No
     from ropelab.math.numerics.formats import FloatFormat
 
     mine = FloatFormat(name="bfloat16", precision=3, exponent_bits=8)
-    monkeypatch.setattr(casts, "find", lambda kind, name: casts.CastPlan(table=mine))
+    monkeypatch.setattr(
+        casts, "find_own", lambda kind, name: casts.CastPlan(table=mine)
+    )
     with pytest.raises(InputError, match="those of ropelab"):
         casts.find_preset("mymodule:MY_PLAN")
 
@@ -430,9 +432,9 @@ def test_a_stale_compiled_copy_is_not_what_runs(mymodule, monkeypatch) -> None:
     importlib.invalidate_caches()
     # 1 + 4 / 2 by the new text, 1 + 4 - 1 by the old one.
     assert largest_divisor("mymodule:MyRoPE(factor=4)") == 3
-    right = own.fingerprint_source(own.find("methods", "mymodule:MyRoPE"))
+    right = own.fingerprint_source(own.find_own("methods", "mymodule:MyRoPE"))
     mymodule(HALVED)
-    assert own.fingerprint_source(own.find("methods", "mymodule:MyRoPE")) == right
+    assert own.fingerprint_source(own.find_own("methods", "mymodule:MyRoPE")) == right
 
 
 def test_neither_is_one_of_what_it_imports_from_its_folder(
@@ -541,7 +543,7 @@ def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> Non
     monkeypatch.syspath_prepend(Path.cwd())
     name = "mymodule:MyRoPE"
     first = ropelab.freqs(method=f"{name}(factor=4)", results="kept")
-    before = own.fingerprint_source(own.find("methods", name))
+    before = own.fingerprint_source(own.find_own("methods", name))
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.14"))
     # What is imported has not changed.
     assert ropelab.freqs(method=f"{name}(factor=4)", results="kept").reused
@@ -550,12 +552,12 @@ def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> Non
     assert not second.reused
     assert not second.tables["pairs"].equals(first.tables["pairs"])
     # As IPython's autoreload does: the same object, with other code.
-    kept: Any = own.find("methods", name)
+    kept: Any = own.find_own("methods", name)
     found = own.fingerprint_source(kept)
     Path("mymodule.py").write_text(MODULE + MORE)
     importlib.reload(sys.modules["mymodule"])
     vars(sys.modules["mymodule"])["MyRoPE"] = kept
-    assert own.find("methods", name) is kept
+    assert own.find_own("methods", name) is kept
     assert own.fingerprint_source(kept) == before != found
 
 
@@ -566,8 +568,8 @@ EMPTY = Computation(kind="empty", version=1, title="nothing", function=dict, inp
 def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
     mymodule, tmp_path
 ) -> None:
-    own.find("methods", "mymodule:MyRoPE")
-    own.fingerprint_source(own.find("methods", "mymodule:MyRoPE"))
+    own.find_own("methods", "mymodule:MyRoPE")
+    own.fingerprint_source(own.find_own("methods", "mymodule:MyRoPE"))
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.14"))
     engine = Workers(1)
     try:
@@ -580,7 +582,7 @@ def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
 
 
 def plan_of_user() -> dict[str, Any]:
-    method: Any = own.find("methods", "mymodule:MyRoPE")
+    method: Any = own.find_own("methods", "mymodule:MyRoPE")
     method(factor=4).plan(Geometry(8, 1e4, 64), 128)
     return {}
 
@@ -595,7 +597,7 @@ def test_code_that_ends_a_worker_is_an_error_in_it(
 ) -> None:
     text = MODULE.replace("        slow = ", f"        {end}\n        slow = ")
     mymodule(f"import os, sys\n{text}")
-    own.find("methods", "mymodule:MyRoPE")
+    own.find_own("methods", "mymodule:MyRoPE")
 
     def compute() -> None:
         engine = Workers(1)
@@ -694,12 +696,14 @@ def test_a_name_means_one_thing_of_each_kind(mymodule, monkeypatch) -> None:
     monkeypatch.setattr(own, "_objects", {})
     kinds: tuple[own.Kind, own.Kind] = ("methods", "encodings")
     found = [
-        getattr(own.find(kind, "mine"), "__name__", "") for kind in (*kinds, *kinds)
+        getattr(own.find_own(kind, "mine"), "__name__", "") for kind in (*kinds, *kinds)
     ]
     assert found == ["MyRoPE", "MyEncoding"] * 2
     # Both are in the key, since a text tells no kind.
     (both,) = own.find_sources(["mine"]).values()
-    assert all(own.fingerprint_source(own.find(kind, "mine")) in both for kind in kinds)
+    assert all(
+        own.fingerprint_source(own.find_own(kind, "mine")) in both for kind in kinds
+    )
     sys.modules.pop("othermodule")
 
 
@@ -956,7 +960,7 @@ def test_a_plan_keeps_its_numbers_when_the_next_one_is_made(mymodule) -> None:
     buffer = "kept = __import__('numpy').zeros(4)"
     fills = "kept[:] = geometry.inv_freq / length\n        return RopePlan(kept)"
     mymodule(f"{buffer}\n{re.sub(r'return RopePlan.*', fills, MODULE)}")
-    method: Any = own.find("methods", "mymodule:MyRoPE")
+    method: Any = own.find_own("methods", "mymodule:MyRoPE")
     geometry = Geometry(8, 1e4, 64)
     first = method().plan(geometry, 2)
     method().plan(geometry, 4)
@@ -965,7 +969,7 @@ def test_a_plan_keeps_its_numbers_when_the_next_one_is_made(mymodule) -> None:
 
 def test_a_frequency_of_minus_zero_is_no_rotation(mymodule) -> None:
     mymodule(re.sub(r"return RopePlan.*", "return RopePlan(-0.0 * slow)", MODULE))
-    method: Any = own.find("methods", "mymodule:MyRoPE")
+    method: Any = own.find_own("methods", "mymodule:MyRoPE")
     plan = method().plan(Geometry(8, 1e4, 64), 2)
     assert [str(each) for each in plan.inv_freq.tolist()] == ["0.0"] * 4
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, check_known, make_name_error
 from ropelab.runs.files import read_table_beside
-from ropelab.runs.own import find, is_own
+from ropelab.runs.own import find_own, is_own
 from ropelab.runs.spelling import NUMBER, read_number, read_plain_number, split_list
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def find_scaling_class(
     if key in SCALINGS:
         return SCALINGS[key]
 
-    own_class = find("methods", name)
+    own_class = find_own("methods", name)
     if own_class is None:
         raise make_method_error(name, names)
     if not (isinstance(own_class, type) and issubclass(own_class, Scaling)):

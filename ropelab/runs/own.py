@@ -7,8 +7,8 @@ The user names an object in one of three ways:
   `ropelab.encodings`, `ropelab.tasks` or `ropelab.casts`;
 - from Python, the object itself.
 
-`find` returns the object of a name. A fingerprint of the object's source code is part
-of the key of every cell that depends on the object, so that changed code gets new
+`find_own` returns the object of a name. A fingerprint of the object's source code is
+part of the key of every cell that depends on the object, so that changed code gets new
 results.
 """
 
@@ -44,7 +44,7 @@ _objects: dict[tuple[str, str], tuple[Any, object]] = {}
 _fingerprints: dict[Any, tuple[str, object]] = {}
 
 
-def find(kind: Kind, name: str) -> Any | None:
+def find_own(kind: Kind, name: str) -> Any | None:
     """Return the object of a name, or None if the name has no meaning outside of this
     package.
 
@@ -112,8 +112,10 @@ def write_reference(value: Any) -> str:
 
 
 def spell_value(value: Any) -> Any:
-    """Return a value as it would be typed: a class or function is replaced by its
-    reference, also inside lists and tuples. It is remembered, so that `find` knows it.
+    """Return a value as it would be typed.
+
+    A class or function is replaced by its reference, also inside lists and tuples. It is
+    remembered, so that `find_own` knows it.
     """
     if isinstance(value, list):
         return [spell_value(item) for item in value]
@@ -130,7 +132,7 @@ def spell_value(value: Any) -> Any:
 
 
 def _remember(value: Any) -> str:
-    """Keep an object for `find`, and return its reference."""
+    """Keep an object for `find_own`, and return its reference."""
     reference = write_reference(value)
     _check_top_level(reference, value)
     _objects["", reference] = value, _import_of(value)
@@ -237,8 +239,8 @@ def check_sources(known: Mapping[str, str]) -> None:
     `known` has the fingerprints of that process, by reference.
     """
     for name, known_fingerprint in known.items():
-        # Every name here is a reference, which `find` imports whatever the kind.
-        if fingerprint_source(find("methods", name)) != known_fingerprint:
+        # Every name here is a reference, which `find_own` imports whatever the kind.
+        if fingerprint_source(find_own("methods", name)) != known_fingerprint:
             raise MachineError(f"{name} has changed since this run began; start again")
 
 

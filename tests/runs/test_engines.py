@@ -363,7 +363,7 @@ from ropelab.runs import own
 from ropelab.runs.cell import Cells, Context
 from ropelab.runs.engine.ENGINE
 from tests.runs.cells_of_tests import Sum
-own.find("tasks", "mine:task")
+own.find_own("tasks", "mine:task")
 context = Context(cells=Cells(Path("cells")))
 cells = [Sum(seed) for seed in range(3)]
 try:

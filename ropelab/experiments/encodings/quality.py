@@ -54,7 +54,7 @@ from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.plans import describe_training, make_task_beyond_training
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.own import find, make_sources_key
+from ropelab.runs.own import find_own, make_sources_key
 from ropelab.runs.tables import Tables
 
 # The functions that `ropelab.experiments` calls.
@@ -110,7 +110,7 @@ def make_training(config: EncodingsConfig, encoding: str, seed: int) -> Training
     # The name may be a notation such as layers(rope, mine). Its parts may be classes and
     # casts of the user's own, whose sources decide what is learned.
     parts = re.split(r"[(),]", encoding)
-    own_encodings = [find("encodings", part) for part in parts]
+    own_encodings = [find_own("encodings", part) for part in parts]
     key: dict[str, Any] = {
         "name": encoding,
         "trained_len": config.train_len,
@@ -120,7 +120,7 @@ def make_training(config: EncodingsConfig, encoding: str, seed: int) -> Training
 
     cast_labels = {}
     for part in parts:
-        own_cast = find("casts", part.strip())
+        own_cast = find_own("casts", part.strip())
         if isinstance(own_cast, CastPlan):
             cast_labels[part] = own_cast.label
     if cast_labels:

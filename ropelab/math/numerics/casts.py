@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
 from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.files import read_table_beside
-from ropelab.runs.own import find
+from ropelab.runs.own import find_own
 from ropelab.runs.spelling import read_format, split_named
 
 Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
@@ -203,7 +203,7 @@ def find_preset(name: str) -> CastPreset:
     if name in PRESETS:
         return PRESETS[name]
 
-    plan = find("casts", name)
+    plan = find_own("casts", name)
     if not isinstance(plan, CastPlan):
         return PRESETS[check_known("preset", name, PRESETS)]
     # Results keep only the label of a plan, so that reading the label must give the

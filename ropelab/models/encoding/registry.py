@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, check_known, make_name_error
 from ropelab.runs.files import read_table_beside
-from ropelab.runs.own import find
+from ropelab.runs.own import find_own
 
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
@@ -104,7 +104,7 @@ def _find_own_class(name: str) -> "type[Encoding] | None":
 
     InputError: the name refers to something else than an encoding.
     """
-    own_class = find("encodings", name)
+    own_class = find_own("encodings", name)
     if own_class is None:
         return None
     from ropelab.models.encoding.base import Encoding

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropelab.math import methods
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import find, is_own, list_entry_points
+from ropelab.runs.own import find_own, is_own, list_entry_points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ def find_method_class(name: str) -> "type[Scaling] | type[Method]":
 
     own_class = None
     if canonical_name not in methods.FREQUENCY_METHODS:
-        own_class = find("methods", name)
+        own_class = find_own("methods", name)
     if not (isinstance(own_class, type) and issubclass(own_class, Method)):
         # The name is of a method on frequencies, ropelab's or the user's, or is wrong.
         return methods.find_scaling_class(name, METHODS)

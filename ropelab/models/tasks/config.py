@@ -27,7 +27,7 @@ from ropelab.runs.config import (
 )
 from ropelab.runs.errors import InputError, make_name_error
 from ropelab.runs.files import read_table_beside
-from ropelab.runs.own import find
+from ropelab.runs.own import find_own
 from ropelab.runs.sentences import join_names, write_count
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _check_task(name: str) -> str:
     """Return a name that is a task, of ropelab or of the user; else raise InputError."""
     if name in DOES:
         return name
-    function = find("tasks", name)
+    function = find_own("tasks", name)
     if function is None:
         raise make_name_error("task", name, DOES)
     if not callable(function) or function.__name__ in DOES:
@@ -120,7 +120,7 @@ def _check_task(name: str) -> str:
 def _check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return names of tasks; raise InputError if two would have the same title."""
     # The title of a task of the user is the name of its function.
-    titles = [getattr(find("tasks", name), "__qualname__", name) for name in names]
+    titles = [getattr(find_own("tasks", name), "__qualname__", name) for name in names]
     for title in titles:
         if titles.count(title) > 1:
             raise InputError(f"two tasks are called {title}")

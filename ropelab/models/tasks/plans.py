@@ -21,7 +21,7 @@ from ropelab.models.tasks.config import EvaluationConfig, ShapedConfig, TaskConf
 from ropelab.models.tasks.needles import NEEDLES, Needles
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.task import Texts
-from ropelab.runs.own import find, fingerprint_source, write_reference
+from ropelab.runs.own import find_own, fingerprint_source, write_reference
 
 # The share of training rows with a list, if a task asks for lists.
 LIST_SHARE = 0.5
@@ -67,7 +67,7 @@ def make_task_beyond_training(
         sequences=config.sequences,
         corpus=corpus,
     )
-    function_of_user = find("tasks", task)
+    function_of_user = find_own("tasks", task)
     if function_of_user is None:
         return retrieval
     # The reference of a function is `module:name`. This name becomes the name of the

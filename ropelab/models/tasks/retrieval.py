@@ -43,7 +43,7 @@ from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance, Resources
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import find, keep_surroundings
+from ropelab.runs.own import find_own, keep_surroundings
 from ropelab.runs.sentences import join_names
 
 # The number of contexts on which a search for parameters of a method measures its loss.
@@ -390,7 +390,7 @@ class Retrieval(EvaluationTask):
             return TASKS[self.name](seed, distances, length, count, background)
 
         reference, _ = self.own
-        function = find("tasks", reference) or TASKS[self.name]
+        function = find_own("tasks", reference) or TASKS[self.name]
         # The result of the user's function is compared with the distances. The function
         # gets a copy of the distances, which it may change.
         with keep_surroundings():

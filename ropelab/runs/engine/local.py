@@ -224,7 +224,7 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
         # unpickling would import it from a compiled copy. An error is suppressed here,
         # because the first cell imports the code again and reports the error.
         with suppress(RopelabError):
-            own.find("methods", name)
+            own.find_own("methods", name)
 
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
 
