@@ -658,6 +658,11 @@ def test_an_interval_that_contains_the_threshold_leaves_a_limit_open():
     assert clear.agrees is False
 
 
+def test_a_share_that_does_not_change_does_not_fall():
+    evidence = find_claim("du-trade-off").evidence(bases=(1e4, 1e4))
+    assert evidence.find("should fall").agrees is False
+
+
 def test_257_image_positions_become_one():
     positions = torch.arange(65536, 66048)
     stored = positions.bfloat16().float()

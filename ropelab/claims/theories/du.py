@@ -222,7 +222,8 @@ def compute_token_inversion(base: float, distance: ArrayLike) -> Array:
 
 
 def average_octave(base: float, start: int) -> float:
-    """Return the mean of `compute_token_inversion` over the distances from `start` to twice that.
+    """Return the mean of `compute_token_inversion` over the distances from `start` to
+    twice that distance.
 
     The probability itself goes up and down from one distance to the next, by 0.1 and more.
     """
@@ -420,8 +421,9 @@ def follow_modes_over_bases(
         f"{write_list(means, '.2%')}, from the first base to the last"
         f" {write_interval(change, '+.3%')}"
     )
-    rises = is_beyond(change, 0)
-    falls = None if rises is None else not rises
+    # The fall is the same change with the opposite sign.
+    fall = average_samples(shares[0] - shares[-1])
+    falls = is_beyond(fall, 0)
     findings.add_limit(what, text, falls, change.value)
     findings.mark_drawn(DRAWS)
     if falls is None:
