@@ -6,6 +6,9 @@ of the same final tokens after the longest context, copying at distances beyond 
 trained length. The sliding window is the unscaled model with no more context than it was
 trained on.
 
+For most claims trained.toml has a list `asked`, with a row for each finding. The entry
+`asks` of a row is what the claim says of a method, or of two, such as `works` or `better`.
+
 A check measures something and adds the result to `findings`: as a part, without which the
 claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
@@ -31,7 +34,8 @@ from ropelab.runs.thresholds import CLOSE, FAILS, LEARNED, WORKS
 
 # The metric of text after the longest context.
 TEXT = "nll_last_window"
-# The metric of a comparison, by the value of `on` in a row of trained.toml.
+# The metric of a comparison, by the value of `on` in a row of trained.toml. The loss by
+# position, which "nearer text" and "text just beyond" are about, is not among them.
 METRICS = {"text": TEXT, "short text": "nll_short_context", "copying": "copy_accuracy"}
 # The role of a finding about copying, by what the claim says of copying: the value of
 # `asks` in a row of trained.toml.
@@ -55,7 +59,7 @@ def check_indexing(
         if not {"indexing_accuracy", "keyed_accuracy"}.issubset(run.tables):
             continue
         answer = Findings(findings.expected, describe_models(run))
-        for role, task, method, asks in asked:
+        for role, task, method, claimed in asked:
             table_name = f"{task}_accuracy"
             label = run.find_label(method, tables=(table_name,))
             rows = run.rows(table_name)
@@ -64,16 +68,16 @@ def check_indexing(
             at_train_len = average_samples(shares.get(run.train_len, ()))
             at_test_len = average_samples(shares.get(run.test_len, ()))
 
-            share_in_training = (
-                f"{write_interval(at_train_len, '.2f')} in {run.train_len}"
-            )
+            share_at_train_len = write_interval(at_train_len, ".2f")
+            learned = f"{share_at_train_len} in {run.train_len}"
             # A share that was not measured is nan, which compares as false.
             has_learned = at_train_len.value >= LEARNED
             if not has_learned:
-                answer.add_missing(f"models that learned {task}", share_in_training)
+                answer.add_missing(f"models that learned {task}", learned)
                 continue
-            what = f"{task}, {method}, right in {run.test_len} tokens ({share_in_training})"
-            fails = asks == "fails"
+            what = f"{task}, {method}, right in {run.test_len} tokens ({learned})"
+            # One threshold decides both answers: a share that is not below it works.
+            fails = claimed == "fails"
             add_interval(answer, role, what, at_test_len, FAILS, fails=fails)
         answers.append(answer)
     findings.take_best(answers, "a stored run of the tasks indexing and keyed")
@@ -107,48 +111,56 @@ def _compare_methods(
     b: str,
     on: str = "text",
     asks: str = "better",
-    what: str = "{}",
+    what: str = "{comparison}",
 ) -> None:
     """Add a comparison of the methods a and b. The arguments from `a` on are a row of
     trained.toml, which describes them.
     """
     label_a = _label_in_run(run, a)
     label_b = _label_in_run(run, b)
+    where = _describe_subject(run, label_a, label_b, on)
 
+    if on in METRICS:
+        result = run.tally_against(label_a, label_b, METRICS[on])
+    else:
+        start = run.train_len if on == "text just beyond" else 0
+        result = run.tally_within(label_a, label_b, 2 * run.train_len, start)
+        if result.places == 0:
+            # Runs of an earlier form do not have the loss by position.
+            return
+
+    comparison = f"{label_a} against {label_b} {where}"
+    result.add_to(findings, what.format(comparison=comparison, where=where), asks)
+
+
+def _describe_subject(run: MethodsRun, label_a: str, label_b: str, on: str) -> str:
+    """Say on what two methods are compared: on copying and on the tested length of text,
+    also with their values.
+    """
     if on == "copying":
         copied_a = run.write_copies_beyond(label_a)
         copied_b = run.write_copies_beyond(label_b)
         shares = f"{copied_a} and {copied_b}"
-        where = f"at copying beyond {run.train_len} tokens ({shares})"
-    elif on == "text":
+        return f"at copying beyond {run.train_len} tokens ({shares})"
+    if on == "text":
         loss_a = run.write_loss(label_a)
         loss_b = run.write_loss(label_b)
         losses = f"{loss_a} and {loss_b} nats per byte"
-        where = f"on text after {run.test_len} tokens ({losses})"
-    elif on == "text just beyond":
-        where = f"on text from {run.train_len} to {2 * run.train_len} tokens"
-    elif on == "nearer text":
-        where = f"on text up to {2 * run.train_len} tokens"
-    else:
-        where = f"on text after {run.train_len} tokens"
-
-    what = what.format(f"{label_a} against {label_b} {where}", where=where)
-    by_position = on in ("nearer text", "text just beyond")
-    if by_position:
-        start = run.train_len if on == "text just beyond" else 0
-        result = run.tally_within(label_a, label_b, 2 * run.train_len, start)
-    else:
-        result = run.tally_against(label_a, label_b, METRICS[on])
-    if by_position and result.places == 0:
-        # Runs of an earlier form do not have the loss by position.
-        return
-    result.add_to(findings, what, asks)
+        return f"on text after {run.test_len} tokens ({losses})"
+    if on == "short text":
+        return f"on text after {run.train_len} tokens"
+    if on == "nearer text":
+        return f"on text up to {2 * run.train_len} tokens"
+    if on == "text just beyond":
+        return f"on text from {run.train_len} to {2 * run.train_len} tokens"
+    raise ValueError(f"unknown subject '{on}'")
 
 
 def _label_in_run(run: MethodsRun, name: str) -> str:
     """Label a method at the run's smallest factor that covers the tested length.
 
-    A name that asks for twice the factor is labelled at the largest factor instead.
+    A name that ends with DOUBLED means the method at twice this factor, which is the
+    largest factor of the run.
     """
     is_doubled = name.endswith(DOUBLED)
     method = name.removesuffix(DOUBLED)
@@ -178,7 +190,7 @@ def _ask_copying(
 @ask_runs(MethodsRun)
 def check_low_loss(findings: Findings, run: MethodsRun) -> None:
     """Test that every method whose text loss is as low as the lowest also copies from far
-    away.
+    away, and as a limit, that a lower loss goes together with more copying.
     """
     # A row per method: its label, loss and copy accuracy, each nan if it was not measured.
     rows = []
@@ -232,18 +244,25 @@ def check_low_loss(findings: Findings, run: MethodsRun) -> None:
     )
     texts = []
     for label in poor_copiers["label"]:
-        loss = write_interval(average_samples(run.losses_by_seed(label)), ".3f")
-        texts.append(f"{label} with {loss} copies {_write_copies(run, label)}")
+        written_loss = write_interval(average_samples(run.losses_by_seed(label)), ".3f")
+        texts.append(f"{label} with {written_loss} copies {_write_copies(run, label)}")
     measured = ", ".join(texts) or "none"
     if agrees is None:
         measured += f"; not shown to read as well as {best} (within {CLOSE})"
     findings.add_part(what, measured, agrees, len(refuting_labels))
 
-    correlation = _correlate_ranks(run, with_both["label"].tolist())
+    _add_rank_correlation(findings, run, with_both["label"].tolist())
+
+
+def _add_rank_correlation(
+    findings: Findings, run: MethodsRun, labels: Sequence[str]
+) -> None:
+    """Add as a limit whether methods with a lower loss copy more."""
+    correlation = _correlate_ranks(run, labels)
     what = "rank correlation of low loss and copying"
     agrees = interval_or_value_reaches(correlation, WORKS)
     measured = write_interval(correlation, ".2f")
-    findings.add("limit", what, measured, agrees, correlation.value)
+    findings.add_limit(what, measured, agrees, correlation.value)
 
 
 def _write_copies(run: MethodsRun, label: str) -> str:
@@ -264,6 +283,7 @@ def _correlate_ranks(run: MethodsRun, labels: Sequence[str]) -> Interval:
         copies_of_seed = copies.loc[seed]
         # The correlation is not defined if all losses, or all accuracies, are equal.
         if losses_of_seed.nunique() > 1 and copies_of_seed.nunique() > 1:
-            ranked = losses_of_seed.corr(copies_of_seed, method="spearman")
-            correlations.append(-float(ranked))
+            # The sign is changed, since the correlation is one of low losses with copying.
+            correlation = losses_of_seed.corr(copies_of_seed, method="spearman")
+            correlations.append(-float(correlation))
     return average_samples(correlations)
