@@ -1,11 +1,12 @@
-"""Does the lower bound on the base predict where retrieval fails while text loss stays
-low?
+"""Does the lower bound on RoPE's base predict where retrieval fails while text loss
+stays low?
 
 Men et al. 2024 (arXiv:2405.14591) hold that a model with too small a base has a
-superficial long context: its text loss stays low, yet it cannot retrieve from positions
-where the sum of cosines is negative. Here the same small model learns at one length,
-under several bases, to read text in which passages are quoted and keys are looked up,
-and is measured inside that length. The models differ by nothing but the base.
+superficial long context: its text loss stays low, yet it cannot retrieve from distances
+at which the sum of the cosines of the rotation angles is negative. Here the same small
+model learns at one length, under several bases, to read text in which passages are
+quoted and keys are looked up, and is measured inside that length. The models differ by
+nothing but the base.
 """
 
 from typing import ClassVar, Literal
@@ -20,6 +21,7 @@ CANNOT_SHOW = (
     " and get by with bases that many heads with many tasks might not."
 )
 VERSION = 8
+# The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.base_empirical.retrieval"
 
 
@@ -28,9 +30,9 @@ class BaseEmpiricalConfig(ShapedConfig):
 
     common_options: ClassVar[tuple[str, ...]] = ("bases", "train_len", "tasks", "seeds")
 
-    # The shortest `train_len`. With fewer tokens, a passage that is copied from a 32nd of
-    # the window back would hardly be longer than the cue that asks for it.
-    shortest = 256
+    # The nearest tested distance is a 32nd of the window. A copied passage has to fit into
+    # it, and to be longer than the cue that asks for it.
+    shortest_train_len = 256
     bases: Bases = Field(
         (30.0, 300.0, 10000.0), description="bases; the largest is the reference"
     )
@@ -51,7 +53,7 @@ class BaseEmpiricalConfig(ShapedConfig):
 
     @field_validator("bases")
     @classmethod
-    def _at_least_two(cls, bases: tuple[float, ...]) -> tuple[float, ...]:
+    def _sort_at_least_two(cls, bases: tuple[float, ...]) -> tuple[float, ...]:
         different_bases = set(bases)
         if len(different_bases) < 2:
             raise ValueError("must name at least two different bases to compare")

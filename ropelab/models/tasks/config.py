@@ -302,7 +302,7 @@ class TaskConfig(Config):
         seeds: tuple[int, ...]
         corpus: str
     # The least trained length, in tokens.
-    shortest: ClassVar[int] = SHORTEST_TRAINED
+    shortest_train_len: ClassVar[int] = SHORTEST_TRAINED
 
     @property
     def grid_len(self) -> int:
@@ -364,10 +364,9 @@ class TaskConfig(Config):
     def _check_lengths(self) -> Self:
         train_len = self.train_len
         test_len = self.longest
-        if train_len < self.shortest:
-            raise ValueError(
-                f"train_len must be at least {self.shortest}, got {train_len}"
-            )
+        shortest = self.shortest_train_len
+        if train_len < shortest:
+            raise ValueError(f"train_len must be at least {shortest}, got {train_len}")
         if test_len < train_len:
             raise ValueError(
                 f"test_len must be at least train_len ({train_len}), got {test_len}"
