@@ -21,6 +21,7 @@ CANNOT_SHOW = (
     " this laboratory can fail to reproduce it, but not refute it."
 )
 VERSION = 12
+# The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.claims.verdicts"
 # The folder of configs about released models. `--run` leaves them out, because the files
 # of these models have to be fetched first.

@@ -31,6 +31,7 @@ CANNOT_SHOW = (
     " keys, trained heads weigh frequencies unequally."
 )
 VERSION = 6
+# The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.base.results"
 
 

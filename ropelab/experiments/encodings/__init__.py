@@ -49,6 +49,7 @@ DESIGNS = (
 )
 # The encoding whose trained models are tested under methods, too.
 TRAINED_ROPE = "rope"
+# The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.encodings.quality"
 
 

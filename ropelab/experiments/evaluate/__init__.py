@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ropelab.models.released.model import ModelRef
     from ropelab.models.tasks.tokens import TokenText
 
+# The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.evaluate.results"
 CANNOT_SHOW = (
     "How other models behave: a released model speaks for itself alone. And what"

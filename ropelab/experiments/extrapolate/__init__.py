@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry
     from ropelab.models.methods.method import Method
 
+# The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.extrapolate.results"
 CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are"

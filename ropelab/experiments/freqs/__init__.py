@@ -28,6 +28,7 @@ CANNOT_SHOW = (
     " attention breaks."
 )
 VERSION = 4
+# The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.freqs.pairs"
 
 

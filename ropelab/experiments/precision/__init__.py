@@ -39,6 +39,7 @@ CANNOT_SHOW = (
     " what a fused kernel does, which rounds less often than the stages modelled here."
 )
 VERSION = 10
+# The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.precision.results"
 
 # The encodings of a position: by one frequency, by the frequencies of RoPE, or by the

@@ -33,6 +33,7 @@ CANNOT_SHOW = (
     " the models have half a million parameters and are trained for less than a minute."
 )
 VERSION = 4
+# The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.spectrum.schemes"
 # The default schemes. The field `schemes` of the config explains the notation.
 SCHEMES = split_list(
