@@ -21,7 +21,7 @@ from ropelab.experiments.precision.shared import (
     count_scores,
     make_cell,
     make_spectrum,
-    write_spread,
+    write_size,
 )
 from ropelab.experiments.precision.stages import QUERIES
 from ropelab.math.numerics import scores
@@ -264,12 +264,13 @@ def _describe_row(row: pd.Series) -> str:
         row["rms_score_difference"],
         row["rms_score_difference_ci_low"],
         row["rms_score_difference_ci_high"],
-        1,
+        n=1,
     )
     own_errors = []
     for name in ("rms_score_error", "against_rms_score_error"):
-        low, high = row[f"{name}_ci_low"], row[f"{name}_ci_high"]
-        own_errors.append(write_spread(row[name], low, high))
+        low = row[f"{name}_ci_low"]
+        high = row[f"{name}_ci_high"]
+        own_errors.append(write_size(row[name], low, high))
     return (
         f"{lead} scores differ by {write_interval(difference, '.2g')} (root mean square;"
         f" scores have deviation 1), where the two are off by {' and '.join(own_errors)};"
@@ -292,7 +293,7 @@ def shorten_against(table: pd.DataFrame) -> pd.DataFrame:
         if row["status"] == "ok":
             low = row["rms_score_difference_ci_low"]
             high = row["rms_score_difference_ci_high"]
-            sizes.append(write_spread(row["rms_score_difference"], low, high))
+            sizes.append(write_size(row["rms_score_difference"], low, high))
         else:
             sizes.append("")
     short = table[list(short_names)].rename(columns=short_names)

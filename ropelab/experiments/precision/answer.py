@@ -13,7 +13,7 @@ from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision.against import state_against
 from ropelab.experiments.precision.axes import state_axes
 from ropelab.experiments.precision.neighbours import compare_frequencies, state_limits
-from ropelab.experiments.precision.shared import write_spread
+from ropelab.experiments.precision.shared import write_size
 from ropelab.experiments.precision.sines import state_losses
 from ropelab.experiments.precision.summary import (
     SPREAD,
@@ -287,7 +287,7 @@ def _state_key_errors(keys: pd.DataFrame) -> str:
     for name, rows in errors.groupby("keys", sort=False):
         sizes = {}
         for row in rows.to_dict("records"):
-            size = write_spread(row["score_error"], row["ci_low"], row["ci_high"])
+            size = write_size(row["score_error"], row["ci_low"], row["ci_high"])
             sizes[row["offset_deviations"]] = size
         texts.append(f"{name} {sizes[without_offset]} ({sizes[with_offset]})")
 

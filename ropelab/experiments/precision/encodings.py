@@ -322,6 +322,8 @@ def _list_limits(
         if not math.isfinite(kept_period):
             kept_period = math.nan
         losing_period = neighbours.find_losing_period(fmt, config.offset, config.length)
+        if losing_period is None:
+            losing_period = math.nan
 
         pairs_in_format = pairs[pairs["format"] == fmt.name]
         is_losing = pairs_in_format["equal_neighbours"] > 0
@@ -333,9 +335,7 @@ def _list_limits(
         row: dict[str, object] = {
             "format": fmt.name,
             "longest_kept_period_tokens": kept_period,
-            "losing_period_tokens": math.nan
-            if losing_period is None
-            else losing_period,
+            "losing_period_tokens": losing_period,
             "first_losing_pair": losing_pairs.min() if len(losing_pairs) else None,
             "losing_pairs": len(losing_pairs),
             "score_step": step,

@@ -135,10 +135,11 @@ def list_powers_below(length: int) -> Float[np.ndarray, " powers"]:
     return 2.0 ** np.arange((length - 1).bit_length())
 
 
-def write_spread(value: float, low: float, high: float) -> str:
-    """Write a spread with the digits that its interval supports, at most two.
+def write_size(value: float, low: float, high: float) -> str:
+    """Write a spread, an error or a difference of scores with the digits that its
+    interval supports, at most two.
 
-    >>> write_spread(0.6002, 0.6002, 0.6002), write_spread(0.0033, 0.0027, 0.0039)
+    >>> write_size(0.6002, 0.6002, 0.6002), write_size(0.0033, 0.0027, 0.0039)
     ('0.60', '0.003')
     """
     if value <= EXACT:

@@ -21,7 +21,7 @@ import pandas as pd
 from ropelab.experiments.precision.against import shorten_against
 from ropelab.experiments.precision.neighbours import list_neighbours
 from ropelab.experiments.precision.plans import STAGE_FORMATS, TRAINING_FORMATS
-from ropelab.experiments.precision.shared import write_spread
+from ropelab.experiments.precision.shared import write_size
 from ropelab.experiments.precision.sines import list_losses
 from ropelab.math.numerics.casts import STAGES
 from ropelab.runs.tables import Tables
@@ -136,7 +136,7 @@ def write_spread_of(row: Mapping[Any, Any]) -> str:
     """Write the spread of a row of `casts`, or where its plan overflows."""
     if pd.isna(row[SPREAD]):
         return f"overflow from {row['worst_position']:.0f}"
-    return write_spread(row[SPREAD], row["spread_ci_low"], row["spread_ci_high"])
+    return write_size(row[SPREAD], row["spread_ci_low"], row["spread_ci_high"])
 
 
 class Cure(NamedTuple):
