@@ -434,15 +434,17 @@ def check_negative_indices(
     """Read the rows of a table of relative positions as a printed listing does, by
     distances that may be negative.
 
-    The listing does not print how many rows the table has. `rows` has two numbers: one row
-    for each number from minus to plus the length, and one row for each token.
+    The listing does not print how many rows the table has. `rows` has the sizes of two
+    tables: with a row for each number from minus to plus the length, and with a row for
+    each token.
     """
     distances = range(1 - tokens, tokens)
     roles: tuple[Role, ...] = ("part", "limit")
     for role, size in zip(roles, rows, strict=True):
         table = np.arange(size)  # each row holds its own number
         # Python counts negative indices from the end. A large table has rows there that no
-        # other distance reads; of a small one two distances read a row, without an error.
+        # other distance reads. In a small table two distances read the same row, and no
+        # error shows it.
         distances_of_row: dict[int, list[int]] = {}
         for distance in distances:
             distances_of_row.setdefault(int(table[distance]), []).append(distance)

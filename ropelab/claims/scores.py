@@ -468,8 +468,8 @@ def check_decay_of_bound(findings: Findings, head_dim: int = 128) -> None:
     ratio = means[-1] / means[0]
     findings.add_part(what, text, _is_falling(means), ratio)
 
-    # The first limit that disagrees is the condition that a reader sees. It is about
-    # distances of the claim.
+    # The first limit that disagrees is the condition that a reader sees. Limits within the
+    # distances that the claim is about therefore come before the limit beyond them.
     rises = int((np.diff(curve[: FARTHEST + 1]) > 0).sum())
     text = f"{rises:,} of {FARTHEST:,}"
     what = "steps from one distance to the next at which the bound rises"
@@ -494,9 +494,9 @@ def check_decay_of_scores(findings: Findings, head_dim: int = 128) -> None:
     text = " ".join(f"{mean:.2f}" for mean in means)
     findings.add_part(what, text, _is_falling(means), means[-1])
 
-    # The first limit that disagrees is the condition that a reader sees. It is about
-    # distances of the claim. The scores of independent vectors stand for tokens that have
-    # nothing to do with each other.
+    # As in `check_decay_of_bound`, the limit beyond the distances of the claim comes last.
+    # The scores of independent vectors stand for tokens that have nothing to do with each
+    # other.
     ratio = float(compute_independent_curve(head_dim)[-1])
     what = f"independent q and k, typical |score| at {FARTHEST:,} over that at 0"
     findings.add_limit(what, f"{ratio:.6g}, exactly", ratio < 1 - EXACT, ratio)
