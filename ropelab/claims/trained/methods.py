@@ -68,17 +68,19 @@ def check_indexing(
             at_train_len = average_samples(shares.get(run.train_len, ()))
             at_test_len = average_samples(shares.get(run.test_len, ()))
 
-            share_at_train_len = write_interval(at_train_len, ".2f")
-            learned = f"{share_at_train_len} in {run.train_len}"
+            # Such as `0.93 [0.90, 0.96] in 128`.
+            share_in_words = f"{write_interval(at_train_len, '.2f')} in {run.train_len}"
             # A share that was not measured is nan, which compares as false.
             has_learned = at_train_len.value >= LEARNED
             if not has_learned:
-                answer.add_missing(f"models that learned {task}", learned)
+                answer.add_missing(f"models that learned {task}", share_in_words)
                 continue
-            what = f"{task}, {method}, right in {run.test_len} tokens ({learned})"
+            what = (
+                f"{task}, {method}, right in {run.test_len} tokens ({share_in_words})"
+            )
             # One threshold decides both answers: a share that is not below it works.
             fails = claimed == "fails"
-            add_interval(answer, role, what, at_test_len, FAILS, fails=fails)
+            add_interval(answer, role, what, at_test_len, least=FAILS, fails=fails)
         answers.append(answer)
     findings.take_best(answers, "a stored run of the tasks indexing and keyed")
 
@@ -125,7 +127,7 @@ def _compare_methods(
     else:
         start = run.train_len if on == "text just beyond" else 0
         result = run.tally_within(label_a, label_b, 2 * run.train_len, start)
-        if result.places == 0:
+        if result.compared_places == 0:
             # Runs of an earlier form do not have the loss by position.
             return
 
@@ -183,7 +185,7 @@ def _ask_copying(
     what = what.format(a=label, twice=2 * run.train_len)
     fails = asks == "fails"
     threshold = FAILS if fails else WORKS
-    add_interval(findings, ROLES[asks], what, copied, threshold, fails=fails)
+    add_interval(findings, ROLES[asks], what, copied, least=threshold, fails=fails)
 
 
 @claim("low-perplexity-enough")

@@ -44,7 +44,7 @@ class Tally:
     noun: str = "distances"
 
     @property
-    def places(self) -> int:
+    def compared_places(self) -> int:
         """The number of places that were compared."""
         return self.better + self.worse + self.ties
 
@@ -53,7 +53,7 @@ class Tally:
         """The result in words, with the differences and their intervals."""
         if self.interval is not None:
             return f"{self.words}, {write_difference(self.interval)}"
-        if self.places > 1 and self.differences:
+        if self.compared_places > 1 and self.differences:
             texts = [
                 f"{distance}: {write_difference(difference)}"
                 for distance, difference in self.differences
@@ -64,11 +64,11 @@ class Tally:
     @property
     def words(self) -> str:
         """The result in words, without differences."""
-        if self.places == 0:
+        if self.compared_places == 0:
             return "not compared"
-        if self.places > 1:
+        if self.compared_places > 1:
             counts = f"better at {self.better}, worse at {self.worse}"
-            return f"{counts} of {self.places} {self.noun}"
+            return f"{counts} of {self.compared_places} {self.noun}"
 
         if self.better:
             return "better"
@@ -111,7 +111,7 @@ class Tally:
             asks: the question.
             inverted: True if the claim is that the answer is no.
         """
-        if self.places == 0:
+        if self.compared_places == 0:
             findings.add_missing(what, self.text)
             return
 
