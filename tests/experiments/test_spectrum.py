@@ -306,6 +306,38 @@ def test_one_task_alone_has_its_own_answer(corpus: str) -> None:
             assert bool(draw(only)) == (task == "copy")
 
 
+def test_the_answer_names_the_largest_number_of_frequencies() -> None:
+    """Sixteen are less than twice ten, and still the scheme that is asked about."""
+    names = ["without(band=middle)", "without(band=slow)", "unscaled"]
+    numbers = [10, 11, 16]
+    schemes = pd.DataFrame(
+        {
+            "scheme": names,
+            "frequencies": numbers,
+            "rotating_pairs": numbers,
+            "pairs": 16,
+            "longest_period_tokens": 1000.0,
+        }
+    )
+    learned = pd.DataFrame(
+        {
+            "scheme": names,
+            "metric": COPY,
+            "removed": body.NOTHING_REMOVED,
+            "context_tokens": 64,
+            "train_len_tokens": 64,
+            "distance_tokens": 32,
+            "value": [0.76, 0.7, 0.42],
+            "ci_low": [0.74, 0.68, 0.4],
+            "ci_high": [0.78, 0.72, 0.44],
+        }
+    )
+    said = body._describe_copying({"schemes": schemes, "learned": learned})
+    assert "76% [74%, 78%] with without(band=middle) and 42% [40%, 44%]" in said
+    assert "with unscaled." in said
+    assert "without(band=slow)" not in said
+
+
 def test_figures_name_every_scheme_but_those_without_a_band(
     found: dict[str, pd.DataFrame],
 ) -> None:

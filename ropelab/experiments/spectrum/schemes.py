@@ -295,13 +295,16 @@ def _describe_copying(tables: Tables) -> str:
     best_first = values.sort_values("value", ascending=False)
     best = best_first.drop_duplicates("frequencies")
     parts = []
+    largest_number = best["frequencies"].max()
     # The number of frequencies of the scheme that was named last.
     last_named = 0
     for row in best.sort_values("frequencies").to_dict("records"):
-        # The control without any frequency, and numbers that are less than doubled, are in
-        # the table.
+        # The control without any frequency is only in the table. So are numbers that are
+        # less than doubled, except for the largest number.
         is_control = row["frequencies"] == 0 and len(best) > 1
-        if is_control or row["frequencies"] < 2 * last_named:
+        is_doubled = row["frequencies"] >= 2 * last_named
+        is_largest = row["frequencies"] == largest_number
+        if is_control or not (is_doubled or is_largest):
             continue
         last_named = row["frequencies"]
         share = write_with_interval(row["value"], row["ci_low"], row["ci_high"], "%")
