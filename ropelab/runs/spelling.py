@@ -32,13 +32,26 @@ THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
 # A number, with an exponent or a suffix such as `k`; the groups are the number and the
 # suffix.
 NUMBER = re.compile(
-    r"(?i)\s*([+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*"
+    r"""
+    \s*
+    (
+        [+-]?
+        (?: \d+ (?:_\d+)* (?:\.\d*)?  # digits: 4096, 500_000, 0.5
+        | \.\d+ )                      # or only decimals: .5
+        (?: e [+-]? \d+ )?             # an exponent
+    )
+    \s*
+    ( [kmg]? )                         # a suffix
+    \s*
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 
 
 def read_number(value: object) -> object:
     """Read a number as people write it: `1e6`, `500_000`, `2^40`, `128k` (= 131072, k
-    is 1024).
+    is 1024). A value that is not a text is returned as it is, but true and false are
+    refused.
 
     >>> read_number("128k"), read_number("1e6"), read_number("0.5"), read_number("2^20")
     (131072, 1000000, 0.5, 1048576)
@@ -141,23 +154,24 @@ def read_lengths(value: object) -> object:
 
 
 def _may_be_one_number(text: str) -> bool:
-    """Return True for a list that a person may have written for one round number.
+    """Return True for a list that a person may have written for one number.
 
-    >>> [_may_be_one_number(text) for text in ("32,768", "10,000", "64,256,512")]
-    [True, True, False]
+    >>> [_may_be_one_number(text) for text in ("32,768", "10,000", "10,010", "64,256,512")]
+    [True, True, True, False]
     """
     if not THOUSANDS.fullmatch(text):
         return False
     number = int(text.replace(",", ""))
     is_round = number % 1024 == 0 or number % 1000 == 0
+    # A number in a list does not begin with 0, so `10,010` is hardly a list.
     return is_round or ",0" in text
 
 
 def split_named(text: str) -> list[str]:
-    """Split a list as `split_list` does, and refuse text that names nothing.
+    """Split a list as `split_list` does, and refuse text of only blanks and commas.
 
-    Empty text is a mistake, for example a variable of a shell that is not set. Only the
-    empty text stands for the empty list.
+    Such text is a mistake. For example, it is what a shell makes of "$A,$B" if neither
+    variable is set. The text without any character stands for the empty list.
 
     >>> split_named("pi,"), split_named("")
     (['pi'], [])
