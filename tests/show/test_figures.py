@@ -24,14 +24,13 @@ from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.store import RUN
 from ropelab.show import drawn
 from ropelab.show.figures.extrapolate_retrieval import draw_depth_by_length
+from ropelab.show.figures.names import label_points, name_line_ends
 from ropelab.show.figures.shapes import (
     label_last_panels,
-    label_points,
     make_axes,
     make_figure,
     make_panels,
     mark_value,
-    name_line_ends,
     put_legend_below,
     set_token_axis,
     write_note,

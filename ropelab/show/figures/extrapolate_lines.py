@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, extract_method, label_rows
 from ropelab.show.figures import shapes
+from ropelab.show.figures.names import name_line_ends
 from ropelab.show.looks import FIGURES, find_look
 
 # The column of losses, in nats per byte.
@@ -105,7 +106,7 @@ def draw_lines(lines: Lines) -> Figure:
     ax.set_ylim(lines.lowest, lines.highest)
     shapes.set_token_axis(ax)
     shapes.mark_value(ax, lines.trained, "trained length", "x")
-    shapes.name_line_ends(ax)
+    name_line_ends(ax)
     return figure
 
 

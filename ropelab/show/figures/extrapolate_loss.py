@@ -26,6 +26,7 @@ from ropelab.show.figures.extrapolate_lines import (
     join_labels,
     name_outside,
 )
+from ropelab.show.figures.names import label_points
 from ropelab.show.figures.shapes import format_tokens
 from ropelab.show.looks import GREY, Look, find_look
 
@@ -197,7 +198,7 @@ def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
         title=_write_tax_title(losses, comparisons, trained, longest),
     )
     name_outside(ax, differences.loc[is_outside, longest].to_dict())
-    shapes.label_points(ax, points)
+    label_points(ax, points)
     return figure
 
 

@@ -20,6 +20,7 @@ from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import NOTICED
 from ropelab.show.figures import shapes
+from ropelab.show.figures.names import name_line_ends
 from ropelab.show.looks import FIGURES, find_look, pick_look
 
 # The scheme, component and title of the codes that are drawn.
@@ -180,7 +181,7 @@ def _draw_spread_by_distance(table: pd.DataFrame) -> Figure:
     ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE_COLOR, linewidth=0)
     shapes.mark_value(ax, NOTICED, "unsafe: small models lose something", up=4)
     if is_by_stage:
-        shapes.name_line_ends(ax)
+        name_line_ends(ax)
     else:
         shapes.put_legend_outside(ax)
     return figure
@@ -526,7 +527,7 @@ def _draw_score_drift(rows: pd.DataFrame) -> Figure:
     ax.set_ylim(low_end, HIGHEST_SPREAD)
     ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE_COLOR, linewidth=0)
     shapes.mark_value(ax, NOTICED, "unsafe from here on", up=4)
-    shapes.name_line_ends(ax)
+    name_line_ends(ax)
     return figure
 
 

@@ -20,7 +20,7 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from ropelab.show.figures.shapes import place_line_ends, place_names
+from ropelab.show.figures.names import place_line_ends, place_names
 
 # The widths in inches of one printed column, and of a page of two columns.
 COLUMN_WIDTH = 3.3
