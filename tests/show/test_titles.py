@@ -77,6 +77,15 @@ def test_quality_is_a_sentence_with_a_verb_and_a_number(encodings):
     assert "bars: 95 %, 5 models" in figure.axes[0].get_xlabel()
 
 
+def test_a_baseline_that_is_best_is_not_compared_with_itself():
+    figures = draw("encodings-whole-windows")
+    # Every comparison is decided, so no bar or band is said to overlap.
+    title = find_title(figures["cost_and_quality"])
+    assert title == "At 4x the trained length none is shown better than RoPE"
+    title = find_title(figures["loss_by_position"])
+    assert title.endswith("no encoding is shown to have a lower loss than RoPE")
+
+
 def test_a_panel_whose_rows_are_alike_is_left_out():
     labels = [
         ax.get_xlabel() for ax in draw("encodings-designs")["cost_and_quality"].axes

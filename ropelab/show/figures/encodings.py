@@ -134,9 +134,9 @@ def _write_title_of_quality(
 
     baseline = str(rows["encoding_b"].iloc[0])
     name_of_baseline = costs["label"].get(baseline, baseline)
-    is_shown = bool((rows["verdict"] == best).any())
-    if not is_shown:
-        return f"{where} none is shown better than {name_of_baseline}: bars overlap"
+    if best not in _list_better(comparisons, metric):
+        reason = _explain_ties(rows, "bars")
+        return f"{where} none is shown better than {name_of_baseline}{reason}"
     if metric == TEXT:
         losses = f"{values[best]:.1f}, {name_of_baseline} {values[baseline]:.1f}"
         return f"{where} {name} has a loss of {losses}"
@@ -164,6 +164,15 @@ def _list_better(comparisons: pd.DataFrame, metric: str) -> list[str]:
         return []
     better = rows.loc[rows["verdict"] == rows["encoding_a"], "encoding_a"]
     return [str(name) for name in better]
+
+
+def _explain_ties(rows: pd.DataFrame, marks: str) -> str:
+    """Return the end of a title: why no encoding is shown to be better than the baseline.
+
+    Empty if every comparison is decided, so that all other encodings are worse.
+    """
+    has_ties = (rows["verdict"] == shapes.UNDECIDED).any()
+    return f": {marks} overlap" if has_ties else ""
 
 
 def _mark_labels(
@@ -424,7 +433,8 @@ def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> 
     than_baseline = f"{BETTER[metric]} {labels[baseline]}"
     better = _list_better(comparisons, metric)
     if not better:
-        return f"no encoding is shown to have {than_baseline}: bands overlap"
+        reason = _explain_ties(rows, "bands")
+        return f"no encoding is shown to have {than_baseline}{reason}"
     if len(better) == 1:
         return f"{labels[better[0]]} has {than_baseline}"
     count = f"{len(better)} of {len(rows)} encodings ({shapes.COUNTED})"
