@@ -58,10 +58,12 @@ def join_intervals(table: pd.DataFrame, says_missing: bool = False) -> pd.DataFr
         for row in table[[value, low_name, high_name]].itertuples(index=False):
             number, low, high = row
             has_interval = pd.notna(low) and pd.notna(high)
-            if pd.notna(number) and not has_interval and says_missing:
-                cells.append(write_with_interval(number, math.nan, math.nan))
-            elif pd.notna(number) and has_interval:
+            if pd.isna(number):
+                cells.append(number)
+            elif has_interval:
                 cells.append(write_with_interval(number, low, high))
+            elif says_missing:
+                cells.append(write_with_interval(number, math.nan, math.nan))
             else:
                 cells.append(number)
 

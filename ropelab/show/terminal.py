@@ -373,10 +373,7 @@ def show_answer(
     verdict, rest = split_verdict(escape_controls(answer))
     out.print(verdict)
     for table in tables:
-        if len(table):
-            out.print()
-            show_table(table, out, decisive, says_missing=True)
-            _explain_intervals(table, out)
+        _show_below(table, out, decisive, says_missing=True)
     sentences = split_sentences(rest)
     if sentences:
         out.print()
@@ -388,22 +385,29 @@ def show_answer(
         show_paragraph(f"- {sentence}", hanging=2)
 
 
-def _explain_intervals(table: "pd.DataFrame", out: Console) -> None:
-    """Print below a table what the brackets in its cells mean, if a cell has brackets."""
-    from ropelab.show.intervals import NOTE, find_intervals
-
-    if find_intervals(list(map(str, table.columns))):
-        out.print(NOTE, style="dim")
-
-
 def show_more(title: str, table: "pd.DataFrame") -> None:
+    """Print a further table under its title."""
     out = make_console()
     out.print()
     out.print(escape_controls(title))
-    if len(table):
-        out.print()
-        show_table(table, out)
-        _explain_intervals(table, out)
+    _show_below(table, out)
+
+
+def _show_below(
+    table: "pd.DataFrame",
+    out: Console,
+    decisive: Sequence[str] = (),
+    says_missing: bool = False,
+) -> None:
+    """Print a blank line, a table that has rows, and what the brackets in it mean."""
+    from ropelab.show.intervals import NOTE, find_intervals
+
+    if len(table) == 0:
+        return
+    out.print()
+    show_table(table, out, decisive, says_missing)
+    if find_intervals(list(map(str, table.columns))):
+        out.print(NOTE, style="dim")
 
 
 def show_places(places: Mapping[str, str]) -> None:

@@ -88,8 +88,9 @@ def _draw_bound(tables: Tables) -> Figure:
     return figure
 
 
-def _label_bases(bound: pd.DataFrame) -> str:
-    return f"RoPE base (head size {bound['head_dim'].iloc[-1]})"
+def _label_bases(bound: pd.DataFrame, more: str = "") -> str:
+    """Return the label of an axis of bases; ``more`` is written behind the head size."""
+    return f"RoPE base (head size {bound['head_dim'].iloc[-1]}{more})"
 
 
 def _draw_smallest(ax: Axes, bound: pd.DataFrame) -> None:
@@ -217,7 +218,7 @@ def _draw_allowed(ax: Axes, row: int, theory: Any, limits: tuple[float, float]) 
 
 
 def _write_base(base: float) -> str:
-    """Write a base with two digits, as the axes of bases do."""
+    """Write a base with two digits, in plain text as beside the axes of bases."""
     if base < 1000:
         return f"{base:.0f}"
     return f"{base:.1e}".replace("e+0", "e").replace("e+", "e")
@@ -324,7 +325,7 @@ def _draw_windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
     if contexts_of_windows.duplicated().any():
         title = "Bases whose sum of cosines stays ≥ 0 (filled) are not one interval"
     ax.set(xscale="log", xlim=(left_edge, right_edge), title=title)
-    label = f"{_label_bases(bound)[:-1]}, logarithmic axis)"
+    label = _label_bases(bound, ", logarithmic axis")
     if len(stable):
         label += "\norange: from here on all bases"
     ax.set(xlabel=label, ylabel="context (tokens)")

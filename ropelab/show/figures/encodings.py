@@ -74,8 +74,8 @@ def _draw_copies(tables: Tables, cost: pd.DataFrame) -> dict[str, Figure]:
     best = _draw_copy_heatmap(tables, trained_encodings, MOST_ROWS)
     if len(cost) <= MOST_ROWS:
         return {"copy_heatmap": best}
-    every = _draw_copy_heatmap(tables, cost)
-    return {"copy_heatmap": best, "copy_heatmap_all": every}
+    complete = _draw_copy_heatmap(tables, cost)
+    return {"copy_heatmap": best, "copy_heatmap_all": complete}
 
 
 def _draw_cost_and_quality(
@@ -202,6 +202,8 @@ def _explain_signs(
 ) -> str:
     """Say what the signs beside names mean, for a label below the panels. Empty if no
     name has a sign.
+
+    ``better`` is what a better encoding has, such as "lower loss".
     """
     rows = _select_longest(comparisons, metric)
     if rows.empty:
@@ -455,10 +457,10 @@ def _draw_copy_heatmap(
     in_both_contexts = table[table["context_tokens"].isin([trained, longest])]
     comparisons = tables["comparisons"]
     marked = _mark_labels(cost, comparisons, COPY)
-    every = _average_copies(in_both_contexts, marked)
-    shares = every
+    all_shares = _average_copies(in_both_contexts, marked)
+    shares = all_shares
     if most:
-        shares = _select_rows(every, comparisons, marked, most)
+        shares = _select_rows(all_shares, comparisons, marked, most)
     contexts = shares.columns.get_level_values("context_tokens")
     shares.columns = shares.columns.get_level_values("distance_tokens").astype(str)
 
@@ -468,11 +470,11 @@ def _draw_copy_heatmap(
     # A line separates the columns of the two contexts. The contexts are named above the
     # heat map, on both sides of the line.
     edge = int((contexts <= trained).sum()) - 0.5
-    distances = list(shares.columns)
-    # The title is about the last column with this distance.
-    half = str(longest // 2)
-    if len(_select_longest(comparisons, COPY)) and half in distances:
-        shapes.frame_column(ax, len(distances) - 1 - distances[::-1].index(half))
+    # The title is about half of the longest context. Shorter contexts, whose columns come
+    # first, may have a column of the same distance.
+    has_half = shares.columns == str(longest // 2)
+    if len(_select_longest(comparisons, COPY)) and has_half.any():
+        shapes.frame_column(ax, int(np.flatnonzero(has_half)[-1]))
     ax.axvline(edge, color=BLACK, linewidth=2)
     style = {"xycoords": shapes.DATA_AND_HEIGHT, "color": shapes.NOTE_COLOR}
     left = (edge - 0.1, 1)
@@ -484,8 +486,8 @@ def _draw_copy_heatmap(
     shapes.set_headline(figure, _write_title_of_copies(comparisons, cost, longest))
     notes = ["cells: % copied"]
     signs = _explain_signs("more", comparisons, COPY, cost)
-    if len(shares) < len(every):
-        notes.append(f"{len(shares)} of {len(every)} rows")
+    if len(shares) < len(all_shares):
+        notes.append(f"{len(shares)} of {len(all_shares)} rows")
     if shares.isna().to_numpy().any():
         notes.append("–: not defined there")
     label = f"tokens back ({'; '.join(notes)})"

@@ -94,14 +94,13 @@ def draw_lines(lines: Lines) -> Figure:
         )
         drawn_x += [rows[lines.x].min(), rows[lines.x].max()]
 
+    # The lines of the sliding window are as long as those of the methods.
     window = find_look(WINDOW)
+    style = {"color": window.color, "linestyle": window.line, "label": WINDOW}
+    left_end = min(drawn_x, default=lines.trained)
+    right_end = max(drawn_x, default=lines.trained)
     for loss in sorted(set(lines.window)):
-        ends = [
-            min(drawn_x, default=lines.trained),
-            max(drawn_x, default=lines.trained),
-        ]
-        style = {"color": window.color, "linestyle": window.line, "label": WINDOW}
-        ax.plot(ends, [loss, loss], **style)
+        ax.plot([left_end, right_end], [loss, loss], **style)
     name_outside(ax, values_above)
     ax.set_ylim(lines.lowest, lines.highest)
     shapes.set_token_axis(ax)

@@ -489,13 +489,13 @@ def _draw_score_drift(rows: pd.DataFrame) -> Figure:
     figure, ax = shapes.make_axes()
     with_changes = rows[rows["rms_score_change"] > 0]
     largest_changes = rows.groupby("name")["rms_score_change"].max()
-    unseen = largest_changes[largest_changes < LEAST_CHANGE]
-    if len(unseen) == len(largest_changes):
-        # All changes are rounding errors of float64: the axis is about nothing else.
-        unseen = unseen.iloc[:0]
-    is_unseen = with_changes["name"].isin(unseen.index)
+    below_scale = largest_changes[largest_changes < LEAST_CHANGE]
+    if len(below_scale) == len(largest_changes):
+        # If all changes are rounding errors of float64, the axis shows these.
+        below_scale = below_scale.iloc[:0]
+    is_below = with_changes["name"].isin(below_scale.index)
     last_shift = rows["shift_tokens"].max()
-    for name, line in shapes.split_by(with_changes[~is_unseen], "name"):
+    for name, line in shapes.split_by(with_changes[~is_below], "name"):
         change = line["rms_score_change"]
         # On a logarithmic axis an interval that reaches 0 would have no lower end. It is
         # cut at a tenth of the change.
@@ -514,9 +514,12 @@ def _draw_score_drift(rows: pd.DataFrame) -> Figure:
 
     shapes.set_token_axis(ax)
     xlabel = "shift of query and key (tokens)\nbands: 95 %, over random vectors"
-    if len(unseen):
-        names = ", ".join(f"{name} ({change:.0e})" for name, change in unseen.items())
-        xlabel += f"\nbelow the scale: {names.replace('-', '−')}"
+    if len(below_scale):
+        text = ", ".join(
+            f"{name} ({shapes.write_signed(change, '.0e')})"
+            for name, change in below_scale.items()
+        )
+        xlabel += f"\nbelow the scale: {text}"
     ax.set(
         yscale="log",
         xlabel=xlabel,

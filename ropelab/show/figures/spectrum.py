@@ -90,7 +90,7 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     compared = _find_compared(inside, schemes, half)
     labels = []
     for _, row in schemes.iterrows():
-        label, _, _ = name_scheme(row).partition(", in ")
+        label = name_scheme(row)
         if compared is not None and row["scheme"] in compared.index:
             label = f"{label} {shapes.COUNTED}"
         labels.append(label)
@@ -143,17 +143,16 @@ def _draw_steps(tables: Tables) -> Figure:
     The rows are the schemes with one frequency, and the scheme with the most. If no
     scheme has one frequency, all schemes are rows.
     """
-    every = _order_schemes(tables["schemes"])
-    schemes = every
-    if (every["frequencies"] == 1).any():
-        schemes = pd.concat([every[every["frequencies"] == 1], every.tail(1)])
-        schemes = schemes.drop_duplicates("scheme")
+    schemes = _order_schemes(tables["schemes"])
+    single = schemes[schemes["frequencies"] == 1]
+    if len(single):
+        most = schemes.tail(1)
+        schemes = pd.concat([single, most]).drop_duplicates("scheme")
     margins = tables["representable"]
     figure, ax = shapes.make_axes((8.5, 2.4 + 0.35 * len(schemes)))
     _draw_representable(ax, margins, list(schemes["scheme"]))
     ax.set_ylabel("frequencies of a head")
-    names = [name_scheme(row) for _, row in schemes.iterrows()]
-    shapes.name_rows(ax, [name.partition(", in ")[0] for name in names])
+    shapes.name_rows(ax, [name_scheme(row) for _, row in schemes.iterrows()])
     # The words of the vertical lines are between the panel and the title.
     ax.set_title(_write_title_of_steps(margins, schemes), pad=32)
     return figure
@@ -197,9 +196,11 @@ def _order_schemes(schemes: pd.DataFrame) -> pd.DataFrame:
 
 
 def name_scheme(row: pd.Series) -> str:
-    """Name a scheme for a reader: the number of its frequencies, and their spacing."""
+    """Name a scheme for a reader: the number of its frequencies, and their spacing.
+
+    How many pairs rotate is left out: `_name_groups` writes it beside the rows.
+    """
     count = row["frequencies"]
-    name = row["scheme"]
     if count == 0:
         return "none"
     if count == 1:
@@ -209,10 +210,7 @@ def name_scheme(row: pd.Series) -> str:
             period = "2π"
         spacing = f"period {period}"
     else:
-        spacing = _name_spacing(name)
-
-    if "pairs=" in name:
-        return f"{count}, {spacing}, in {row['rotating_pairs']} of {row['pairs']} pairs"
+        spacing = _name_spacing(row["scheme"])
     return f"{count}, {spacing}"
 
 
