@@ -148,8 +148,8 @@ class Work:
         """The number of cells that are left to compute, and the number of finished
         cells.
         """
-        computed = len(self.cells_left)
-        return {"computed": computed, "reused": len(self.cells) - computed}
+        left = len(self.cells_left)
+        return {"computed": left, "reused": len(self.cells) - left}
 
 
 def unite(works: Iterable[Work]) -> Work:

@@ -51,7 +51,7 @@ def describe_scaling(method: str, factor: float) -> str:
 
 
 def describe_bases() -> str:
-    """Say between which distances models with a base below the bound stop to recall."""
+    """Say between which distances models with a base below the bound stop recalling."""
     clauses = []
     rows = read_observations("base")
     for row in rows:

@@ -181,9 +181,8 @@ def _link_others(folder: Path, new_folder: Path, ours: Names) -> None:
             _keep(path, new_folder / path.name)
         elif _is_folder(path):
             for inner_path in path.iterdir():
-                is_unfinished = inner_path.match(".*.new") or inner_path.match(
-                    ".*.lock"
-                )
+                # Such a file was left by a process that was killed while it wrote.
+                is_unfinished = any(map(inner_path.match, (".*.new", ".*.lock")))
                 if inner_path.name not in ours[path.name] and not is_unfinished:
                     _keep(inner_path, new_folder / path.name / inner_path.name)
 

@@ -99,9 +99,10 @@ def write_with_interval(value: float, low: float, high: float, form: str = "f") 
     >>> write_with_interval(0.951, math.nan, math.nan)
     '0.951 [no interval]'
     """
+    # In a format the sign stands before the decimals, and the letter after them.
+    sign, letter = form[:-1], form[-1]
     if math.isnan(low) or math.isnan(high):
-        sign = form.removesuffix("f")
-        text = f"{value:.0%}" if form == "%" else f"{value:{sign}.3g}"
+        text = f"{value:.0%}" if letter == "%" else f"{value:{sign}.3g}"
         return f"{text} [no interval]"
 
     half_width = (high - low) / 2
@@ -111,14 +112,12 @@ def write_with_interval(value: float, low: float, high: float, form: str = "f") 
         begins_with_one = half_width < 2 * 10.0**exponent
         decimals = (1 if begins_with_one else 0) - exponent
 
-    if form == "%":
+    if letter == "%":
         decimals = 0
     elif 0.01 <= abs(value) < 100:
         decimals = min(max(decimals, 2), 3)
     else:
         decimals = min(max(decimals, 0), 6)
-    # A sign stands before the decimals, and the letter after them.
-    sign, letter = form[:-1], form[-1]
     spec = f"{sign}.{decimals}{letter}"
     return f"{value:{spec}} [{low:{spec}}, {high:{spec}}]"
 

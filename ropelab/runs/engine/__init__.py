@@ -23,8 +23,8 @@ from ropelab.runs.machine import one_thread
 Finished = Generator[tuple[Cell, Exception | None], None, None]
 # The number of a cell that has ended, and its error; None if it did not fail.
 Ended = tuple[int, Exception | None]
-# The most seconds for which the loop that waits for workers does not look whether it
-# shall stop.
+# The most seconds between two looks of the loop that waits for workers whether it shall
+# stop.
 SECONDS_BETWEEN_LOOKS = 0.1
 
 

@@ -288,14 +288,16 @@ function tellPhase(event) {
 // A config.json as models have it: what was read is said, and what could not be.
 const ROPE_TYPES = { default: "unscaled", linear: "pi", dynamic: "dynamic_ntk", yarn: "yarn", llama3: "llama3" };
 
-// The keys by which a class says what rotates. A file with any other of these is not read here.
+// Keys beside the block from which some classes take what rotates, or the trained length. A file
+// with one of them is not read here.
 const OTHER_KEYS = ["qk_rope_head_dim", "rotary_dim", "rotary_pct", "rotary_emb_base", "rope_ratio", "rope_local_base_freq", "original_max_position_embeddings"];
 
 function refuse(reason) {
   throw new Error(`${reason}; ropelab audit knows more classes and keys`);
 }
 
-// A number that the file states. To some classes null is a missing key, others stop: it is refused.
+// A number that the file states. At null some classes take their default, and others stop, so it
+// is refused.
 function stated(block, key, least) {
   if (!(key in block)) return undefined;
   const value = block[key];
@@ -317,7 +319,7 @@ function ropeBlock(config) {
   return rope;
 }
 
-// A key that may stand beside the block or in it, and not with two values.
+// A key that may stand beside the block or in it, but not with two values.
 function beside(config, rope, key, least) {
   const [outer, inner] = [stated(config, key, least), stated(rope, key, least)];
   if (outer !== undefined && inner !== undefined && outer !== inner) refuse(`${key} has two values`);
@@ -328,7 +330,8 @@ function headOf(config, rules) {
   const [hidden, heads] = [stated(config, "hidden_size", 1), stated(config, "num_attention_heads", 1)];
   const head = stated(config, "head_dim", 1);
   if (head === undefined && rules.stated.includes("head_dim")) refuse("no head_dim, which this class sets itself");
-  if (head === undefined && hidden % heads !== 0 && hidden !== undefined && heads !== undefined) refuse("hidden_size is no multiple of num_attention_heads");
+  const computed = head === undefined && hidden !== undefined && heads !== undefined;
+  if (computed && hidden % heads !== 0) refuse("hidden_size is no multiple of num_attention_heads");
   const width = head ?? hidden / heads;
   if (!(width >= 4 && width % 2 === 0)) throw new Error("no head_dim, and no hidden_size with num_attention_heads to compute it from");
   return width;
