@@ -223,9 +223,8 @@ def drawn_of(
     """
     runs = find_runs([*REFERENCE.glob(f"{experiment}/*")])
     run = next(run for run in runs if f"figures/{name}.png" in run.manifest["figures"])
-    return draw_figures(find_draw(experiment), run.stored_tables)[
-        name
-    ].axes, run.stored_tables
+    tables = run.stored_tables
+    return draw_figures(find_draw(experiment), tables)[name].axes, tables
 
 
 def test_captions_name_the_lines_that_are_drawn() -> None:

@@ -439,8 +439,8 @@ def test_rows_of_a_run_are_told_apart_by_as_many_columns_as_it_takes():
     ]
     table = pd.DataFrame(rows, columns=["steps", "task", "base", "accuracy"])
     runs = pd.DataFrame({"case": [1, 2], "steps": [2, 4], "answer": "", "folder": ""})
-    parts = choose_columns({"sweep": table, "runs": runs})
-    assert parts == SweepColumns("steps", ("task", "base"), ("accuracy",))
+    columns = choose_columns({"sweep": table, "runs": runs})
+    assert columns == SweepColumns("steps", ("task", "base"), ("accuracy",))
     (figure,) = draw({"sweep": table, "runs": runs}).values()
     (panel,) = figure.axes
     assert [np.asarray(line.get_xdata()).tolist() for line in panel.lines] == [
@@ -458,8 +458,8 @@ def test_settings_that_change_together_make_no_lines():
     runs = pd.DataFrame(sizes, columns=["preset", "heads"]).assign(
         case=range(3), answer=""
     )
-    parts = choose_columns({"sweep": table, "runs": runs})
-    assert parts == SweepColumns("heads", ("method",), ("nll",))
+    columns = choose_columns({"sweep": table, "runs": runs})
+    assert columns == SweepColumns("heads", ("method",), ("nll",))
 
 
 def test_a_dry_run_lists_each_cell_once_and_its_parts_add_up(call, files):
@@ -503,9 +503,9 @@ def test_a_grid_over_factors_has_a_numeric_axis_and_a_line_per_method(
     assert set(table["method"]) == {
         "unscaled", "pi", "ntk", "yarn ×3", "sliding_window",
     }  # fmt: skip
-    parts = choose_columns(tables)
-    assert parts.axis == "factor"
-    assert parts.lines == ("method",)
+    columns = choose_columns(tables)
+    assert columns.axis == "factor"
+    assert columns.lines == ("method",)
 
 
 def test_intervals_are_bands_around_the_lines_and_no_results_of_their_own():

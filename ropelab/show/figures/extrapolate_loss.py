@@ -240,20 +240,15 @@ def _write_tax_title(
     best_beyond = find_best(LAST, longest)
     if not best_inside and not best_beyond:
         return f"No method is shown best at {inside} or at {beyond}: their bars overlap"
-    if best_beyond and WINDOW in losses.index:
-        gap = losses[longest][best_beyond] - losses[longest][WINDOW]
-        if gap > 0:
-            best_beyond = f"{best_beyond} loses least, but more than {WINDOW}"
-        else:
-            best_beyond = f"{best_beyond} loses least"
-        best_beyond = f"At {beyond} {best_beyond}"
-    elif best_beyond:
-        best_beyond = f"At {beyond} {best_beyond} loses least"
-    if not best_inside:
-        return best_beyond
     if not best_beyond:
         return f"{best_inside} costs least at {inside}; at {beyond} bars overlap"
-    return f"{best_beyond}\n(at {inside} {best_inside} costs least)"
+    title = f"At {beyond} {best_beyond} loses least"
+    losses_beyond = losses[longest]
+    if losses_beyond[best_beyond] > losses_beyond.get(WINDOW, math.inf):
+        title += f", but more than {WINDOW}"
+    if best_inside:
+        title += f"\n(at {inside} {best_inside} costs least)"
+    return title
 
 
 def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
@@ -351,9 +346,10 @@ def write_kinds_title(shown: pd.DataFrame) -> str:
     worse_everywhere = True
     for (_, kind), rows in shown.groupby(["label", "kind"]):
         interval = average_samples(rows["above"])
-        is_single = len(rows) == 1
-        high = interval.value if is_single else interval.high
-        low = interval.value if is_single else interval.low
+        low = interval.low
+        high = interval.high
+        if len(rows) == 1:
+            low = high = interval.value
         if high < 0:
             kinds_with_gain.add(kind)
         worse_everywhere &= bool(low > 0)
