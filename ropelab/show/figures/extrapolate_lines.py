@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, extract_method, label_rows
+from ropelab.runs.rows import group_pairs
 from ropelab.show.figures import shapes
 from ropelab.show.figures.names import name_line_ends
 from ropelab.show.looks import FIGURES, find_look
@@ -115,11 +116,12 @@ def join_equal_methods(
     """Give methods with the same values one label with all their names, since only one
     of their lines would be seen.
     """
-    names_by_values: dict[tuple[float, ...], list[str]] = {}
-    for label, rows in methods.items():
-        values = tuple(rows[y].round(9))
-        names_by_values.setdefault(values, []).append(label)
-    return {join_labels(names): methods[names[0]] for names in names_by_values.values()}
+    # Values that differ only by rounding count as the same.
+    pairs = ((tuple(rows[y].round(9)), label) for label, rows in methods.items())
+    joined = {}
+    for labels in group_pairs(pairs).values():
+        joined[join_labels(labels)] = methods[labels[0]]
+    return joined
 
 
 def join_labels(labels: Sequence[str]) -> str:
