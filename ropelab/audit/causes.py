@@ -1,8 +1,8 @@
 """The causes why runtimes compute something else than the reference.
 
-A runtime may pass over the scaling, take its factor from the lengths of the file, or
-scale from another trained length. For each cause, a function here lists the runtimes that
-it affects.
+A runtime may pass over the scaling, compute the factor from the lengths that the file
+states, or scale from another trained length. For each cause, a function here lists the
+runtimes that it affects.
 """
 
 import math
@@ -18,15 +18,15 @@ from ropelab.readers.trace import MAXIMUM, ORIGINAL, find_language_part
 
 
 def find_length_to_claim(case: AuditCase) -> int | None:
-    """Return the length that the file should claim, if YaRN's factor contradicts its claim.
+    """Return the length that the file should claim, if it claims another length.
 
-    YaRN reaches the factor times the original length, and the file should claim this
-    length. None: the file claims it, or has no factor of YaRN.
+    With YaRN a model reaches the factor times the original length, and the file should
+    claim this length. None: the file claims it already, or has another scaling, or its
+    factor or one of its lengths is missing or makes no sense.
     """
     if case.kind != "yarn":
         return None
-    # The message of a RefusedError would need a name for each value. It is not shown
-    # here.
+    # The names that are passed below are for messages, and none is shown here.
     try:
         maximum = require_whole(case.maximum, MAXIMUM)
         original = require_whole(case.block.get(ORIGINAL), ORIGINAL)
@@ -96,8 +96,8 @@ def list_unscaled(case: AuditCase) -> list[str]:
     if len(names) < len(case.specs):
         return names
 
-    # If no runtime scales, the block may ask for a scaling that changes nothing: one by
-    # 1.
+    # If no runtime scales, the block may ask for a scaling by a factor of 1, which
+    # changes nothing.
     factor = case.block.get("factor")
     divisors = case.block.get("long_factor")
     if factor not in (None, 1):
@@ -116,13 +116,14 @@ def is_plain(spec: RopeSpec) -> bool:
     if first_wrong_position is not None:
         return False
 
-    # The factors of the spec are those that the runtime applies. The factor on cos and sin
-    # that the method defines does not count, since a runtime may leave it out.
+    # `logit_multiplier` has the factors that the runtime applies. The factor on cos and sin
+    # that the method defines is not looked at, since a runtime may leave it out.
     return math.isclose(spec.logit_multiplier, 1.0)
 
 
-def list_explained(case: AuditCase) -> set[str]:
-    """Return the runtimes whose difference has a cause that is reported by itself.
+def find_explained(case: AuditCase) -> set[str]:
+    """Return the runtimes whose difference has a cause that a separate finding
+    reports.
 
     The causes are: another base, another width, no scaling, and a factor that is the ratio
     of the lengths.
@@ -151,7 +152,7 @@ def list_scaled_by_ratio(case: AuditCase) -> list[str]:
     return names
 
 
-def list_started_elsewhere(case: AuditCase) -> list[str]:
+def list_scaled_from_other_length(case: AuditCase) -> list[str]:
     """Return the runtimes that scale from another trained length than the reference, and
     whose angles differ for this reason.
     """
@@ -159,9 +160,9 @@ def list_started_elsewhere(case: AuditCase) -> list[str]:
         return []
     names = []
     for name, spec in case.specs:
-        starts_elsewhere = spec.trained_len != case.spec.trained_len
+        has_other_length = spec.trained_len != case.spec.trained_len
         _, _, first_wrong_position = case.compare(spec)
-        if starts_elsewhere and first_wrong_position is not None:
+        if has_other_length and first_wrong_position is not None:
             names.append(name)
     return names
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from ropelab.audit.audit_case import TOLERANCE, AuditCase, measure_distance
 from ropelab.audit.causes import (
     describe_phase,
+    find_explained,
     leave_out,
-    list_explained,
-    list_started_elsewhere,
+    list_scaled_from_other_length,
 )
 from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.math.scaling import DynamicNtk, LongRope
@@ -21,17 +21,17 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
     reference_spec = case.spec
     # If a separate finding reports the cause of a difference, the difference is not
     # listed again.
-    case = leave_out(case, list_explained(case))
+    case = leave_out(case, find_explained(case))
     # If the original length is missing, runtimes scale from different defaults.
-    started_elsewhere = list_started_elsewhere(case)
-    if started_elsewhere:
+    names_of_other_length = list_scaled_from_other_length(case)
+    if names_of_other_length:
         parts = []
         for length, names in case.group(lambda spec: spec.trained_len).items():
             parts.append(f"{', '.join(names)} {length}")
         fix = "" if ORIGINAL in case.block else f"{ORIGINAL} inside the block"
-        off = describe_phase(case, started_elsewhere)
+        off = describe_phase(case, names_of_other_length)
         yield make_finding("W03", by="; ".join(parts), off=off, fix=fix)
-        case = leave_out(case, started_elsewhere)
+        case = leave_out(case, names_of_other_length)
 
     yield from find_other_numbers(case)
     if isinstance(reference_spec.scaling, DynamicNtk):
