@@ -22,6 +22,8 @@ from ropelab.runs.rows import group_pairs
 # The largest error of an angle, in radians, that counts as none: between two runtimes,
 # or by the rounding of a number format.
 TOLERANCE = 0.01
+# A length in tokens that is within the trained length of every model.
+SHORT_LENGTH = 64
 # Pairs with a lower frequency, in radians per token, count as not rotating. Their
 # wavelengths would overflow.
 SLOWEST_FREQUENCY = 1e-300
@@ -149,15 +151,21 @@ def measure_distance(
     return float(np.exp(largest_logarithm)), position
 
 
+def list_compared_lengths(reference_spec: RopeSpec) -> tuple[int, int]:
+    """Return a length within the trained length, and one far beyond it.
+
+    A scaling may depend on the length, so that frequencies are compared at both.
+    """
+    far = 2 * max(reference_spec.trained_len, reference_spec.length)
+    return SHORT_LENGTH, far
+
+
 def have_equal_rotation(spec: RopeSpec, other: RopeSpec) -> bool:
     """Return True for the same frequencies and the same factor on the logits.
 
-    Scaling may depend on the length: frequencies are compared within the trained length
-    and far beyond it.
+    Frequencies are compared at each of `list_compared_lengths`.
     """
-    far = 2 * max(other.trained_len, other.length)
-    # 64 tokens are within every trained length.
-    for length in (64, far):
+    for length in list_compared_lengths(other):
         _, first_wrong_position = measure_distance(spec, other, length)
         if first_wrong_position is not None:
             return False

@@ -16,7 +16,13 @@ from typing import Any, Literal
 import numpy as np
 
 from ropelab.audit.aspects import Aspect, list_aspects
-from ropelab.audit.audit_case import AuditCase, have_equal_rotation, measure_distance
+from ropelab.audit.audit_case import (
+    SHORT_LENGTH,
+    AuditCase,
+    have_equal_rotation,
+    list_compared_lengths,
+    measure_distance,
+)
 from ropelab.readers import registry
 from ropelab.readers.document import Document
 from ropelab.readers.flags import Flags
@@ -32,10 +38,13 @@ RELEASES_WITHOUT_COLUMN = frozenset(
 )
 # Keys of the number of layers.
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer")
+# What a runtime does with a model, compared with the model's own code. reads: it has a
+# rotation, and there is no own code to compare it with. not read: what it does is not
+# known here.
 Verdict = Literal["own code", "agrees", "differs", "refuses", "reads", "not read"]
-# How a reader was checked for a model type: "run": its values were compared with the
-# runtime's for that type; "by rule": they were compared for other types; "read": only
-# the source was read.
+# How a reader was checked for a model type. run: its values were compared with the
+# runtime's for that type. by rule: they were compared for other types. read: only the
+# source was read.
 Evidence = Literal["run", "by rule", "read", ""]
 
 
@@ -56,7 +65,8 @@ class TableCell:
 
     verdict: Verdict
     evidence: Evidence = ""
-    # The code of a finding of `ropelab audit`, and the size of the difference in words.
+    # The code of a finding of `ropelab audit` (codes.toml has the title of each code), and
+    # the size of the difference in words.
     code: str = ""
     words: str = ""
 
@@ -81,7 +91,10 @@ def read_published(file: Path) -> tuple[str, tuple[PublishedConfig, ...]]:
 
 
 def list_columns() -> list[Runtime]:
-    """Return the newest release of each runtime, the model's own code first."""
+    """Return the runtimes that have a column, in the order of `registry.RUNTIMES`.
+
+    The first of them is the model's own code.
+    """
     columns = []
     for name, runtime in registry.RUNTIMES.items():
         if name not in RELEASES_WITHOUT_COLUMN:
@@ -99,25 +112,35 @@ def compare_model(model: PublishedConfig) -> Line:
     """Read a model with every runtime, and compare what each rotates."""
     runtimes = list_columns()
     readings = [registry.read(runtime, model.config) for runtime in runtimes]
-    # The reading of the model's own code, which is its class in transformers 5.
-    (own,) = [each for each in readings if each.runtime.name == registry.REFERENCE]
+    # The model's own code is its class in transformers 5.
+    (own_reading,) = [
+        each for each in readings if each.runtime.name == registry.REFERENCE
+    ]
     aspects: Sequence[Aspect] = ()
-    if own.main is not None:
-        document = Document(model.name, "config", model.config)
-        length = own.main.length
-        case = AuditCase(document, readings, own, length, None, "", Flags())
+    if own_reading.main is not None:
+        case = AuditCase(
+            document=Document(model.name, "config", model.config),
+            readings=readings,
+            reference=own_reading,
+            length=own_reading.main.length,
+            requested_length=None,
+            requested_runtime="",
+            flags=Flags(),
+        )
         aspects = list_aspects(case)
 
-    _, text = find_language_part(model.config)
-    counts = [text[key] for key in LAYER_COUNTS if key in text]
+    _, language_part = find_language_part(model.config)
+    counts = [language_part[key] for key in LAYER_COUNTS if key in language_part]
     layers = counts[0] if counts else None
     cells = {}
     for reading in readings:
-        cells[reading.runtime.name] = judge(reading, own, aspects)
-    return Line(model, own.main, layers, cells)
+        cells[reading.runtime.name] = judge(reading, own_reading, aspects)
+    return Line(model, own_reading.main, layers, cells)
 
 
-def judge(reading: Reading, own: Reading, aspects: Sequence[Aspect]) -> TableCell:
+def judge(
+    reading: Reading, own_reading: Reading, aspects: Sequence[Aspect]
+) -> TableCell:
     """Compare what a runtime does with what the model's own code does."""
     if reading.outcome == "refused":
         return TableCell("refuses", find_evidence(reading), "E02")
@@ -125,19 +148,20 @@ def judge(reading: Reading, own: Reading, aspects: Sequence[Aspect]) -> TableCel
         return TableCell("not read")
 
     evidence = find_evidence(reading)
-    if reading is own:
+    if reading is own_reading:
         return TableCell("own code", evidence)
-    if own.main is None:
+    if own_reading.main is None:
         return TableCell("reads", evidence)
     for layer, spec in reading.layers.items():
-        own_spec = own.layers.get(layer) or own.main
+        own_spec = own_reading.layers.get(layer) or own_reading.main
         code, words = describe_difference(spec, own_spec)
         if code:
             return TableCell("differs", evidence, code, words)
 
     name = reading.runtime.name
+    own_name = own_reading.runtime.name
     for aspect in aspects:
-        words_of_own = aspect.words_by_runtime.get(own.runtime.name)
+        words_of_own = aspect.words_by_runtime.get(own_name)
         words_of_runtime = aspect.words_by_runtime.get(name)
         is_known = words_of_own and words_of_runtime
         if is_known and words_of_own != words_of_runtime:
@@ -156,8 +180,8 @@ def find_evidence(reading: Reading) -> Evidence:
 def describe_difference(spec: RopeSpec, other: RopeSpec) -> tuple[str, str]:
     """Return the code of a finding, and by how much a rotation differs.
 
-    Both are empty for the same frequencies, near and far, and the same factor on the
-    logits.
+    Both are empty for the same frequencies at `list_compared_lengths`, and the same
+    factor on the logits.
     """
     if have_equal_rotation(spec, other):
         return "", ""
@@ -166,26 +190,30 @@ def describe_difference(spec: RopeSpec, other: RopeSpec) -> tuple[str, str]:
     if spec.base != other.base:
         return "E03", f"base {write_number(spec.base)}, not {write_number(other.base)}"
 
-    multiplier = spec.logit_multiplier / other.logit_multiplier
-    far = 2 * max(other.trained_len, other.length)
-    for length in (64, far):
+    for length in list_compared_lengths(other):
         ratio, position = measure_distance(spec, other, length)
         if position is None:
             continue
         code = "W05"
         if is_unscaled(spec, length) and not is_unscaled(other, length):
+            # The runtime does not apply the scaling at all.
             code = "E08"
-        length_words = "" if length == 64 else f" of {length}"
-        ratio_words = f"frequencies up to x{ratio or math.inf:.3g}"
-        words = f"{ratio_words}, from {position}{length_words}"
+        # There is no ratio if no pair rotates in both rotations.
+        largest_ratio = ratio or math.inf
+        words = f"frequencies up to x{largest_ratio:.3g}, from {position}"
+        # Short contexts rotate alike: the words name the length that does not.
+        if length != SHORT_LENGTH:
+            words += f" of {length}"
         return code, words
+
+    multiplier = spec.logit_multiplier / other.logit_multiplier
     return "W04", f"logits x{multiplier:.4g}"
 
 
 def is_unscaled(spec: RopeSpec, length: int) -> bool:
-    """Return True for the plain frequencies, as scaling by 1 leaves them, too."""
-    plain = spec.geometry.inv_freq
-    return bool(np.allclose(spec.inv_freq(length), plain, rtol=1e-9, atol=0))
+    """Return True if the scaling changes no frequency at a length."""
+    unscaled = spec.geometry.inv_freq
+    return bool(np.allclose(spec.inv_freq(length), unscaled, rtol=1e-9, atol=0))
 
 
 def describe_scaling(spec: RopeSpec | None) -> str:
