@@ -12,7 +12,7 @@ from typing import Any
 from ropelab.audit.wanted import BETAS, SHARE, Fragment, Wanted
 from ropelab.math import scaling as scalings
 from ropelab.readers import registry
-from ropelab.readers.scaling_types import longrope_attention, magnitude
+from ropelab.readers.scaling_types import longrope_attention, yarn_attention
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import BANDS, MAXIMUM, ORIGINAL, TYPES_WITH_ORIGINAL
@@ -121,7 +121,7 @@ def compute_usual_attention(spec: RopeSpec) -> float:
     factor = getattr(spec.scaling, "factor", 1.0)
     if isinstance(spec.scaling, scalings.LongRope):
         return longrope_attention(factor, spec.trained_len)
-    return magnitude(factor)
+    return yarn_attention(factor)
 
 
 def make_lengths(wanted: Wanted) -> Fragment:
@@ -242,7 +242,7 @@ def write_sglang(wanted: Wanted) -> Fragment:
 
     attention = block.pop("attention_factor", None)
     if attention and block["rope_type"] == "yarn":
-        block["attn_factor"] = attention / magnitude(block["factor"])
+        block["attn_factor"] = attention / yarn_attention(block["factor"])
     return fragment
 
 

@@ -25,7 +25,7 @@ from ropelab.readers.families import (
     is_unscalable,
 )
 from ropelab.readers.family import Family
-from ropelab.readers.scaling_types import magnitude
+from ropelab.readers.scaling_types import yarn_attention
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import (
@@ -352,10 +352,10 @@ def raise_factor(
     given = raised_block.get("attention_factor")
     if given is None:
         return raised_block, note
-    if not math.isclose(given, magnitude(factor), rel_tol=1e-6):
+    if not math.isclose(given, yarn_attention(factor), rel_tol=1e-6):
         return raised_block, f"{note}, its attention_factor stays {given:g}"
 
     # The factor on attention follows the raised factor, as it would without the key.
-    raised_block["attention_factor"] = magnitude(raised_block["factor"])
+    raised_block["attention_factor"] = yarn_attention(raised_block["factor"])
     follows = f"{given:g}, the default for {factor:g}, to {raised_block['attention_factor']:g}"
     return raised_block, f"{note}, its attention_factor from {follows}"

@@ -33,8 +33,8 @@ class Exllama(Reader):
     refusal_of_model = "the architecture file for '{}' was not read"
     # Scaling types that do not need a maximum take 2048.
     length_keys = (MAXIMUM,)
-    default_limits = False
-    multiplies_unscaled = False
+    default_is_limit = False
+    multiplies_unscaled_scores = False
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         where = "rope_parameters"
@@ -43,7 +43,7 @@ class Exllama(Reader):
         settings = Settings(trace, trace.block(where), where)
         for name, usual in (("rope_theta", 10000.0), ("partial_rotary_factor", 1.0)):
             keys = (name, f"rope_parameters.{name}")
-            settings.put_first(name, keys, usual, "default of model/config.py")
+            settings.put_first_found(name, keys, usual, "default of model/config.py")
         return {"all": settings}
 
     def find_type(self, settings: Settings) -> Any:
@@ -92,7 +92,7 @@ def make_exllama_yarn(settings: Settings) -> MadeScaling:
     elif settings.get("llama_4_scaling_beta"):
         attention = 1.0
     else:
-        attention = scaling_types.magnitude(factor)
+        attention = scaling_types.yarn_attention(factor)
     return scaling_types.make_yarn(settings, factor, attention, trained)
 
 
@@ -188,7 +188,7 @@ class Tgi(Reader):
     """text-generation-inference: the block of transformers 4, with its own scaling types."""
 
     refusal_of_type = "rope scaling type '{}' is not implemented"
-    multiplies_unscaled = False
+    multiplies_unscaled_scores = False
     reads_local_base = True
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
@@ -201,7 +201,7 @@ class Tgi(Reader):
                 "factor": trace.flags.get("rope_factor"),
             }
         settings = Settings(trace, block, "rope_scaling")
-        settings.put_first(
+        settings.put_first_found(
             "rope_theta", trace.family.base_keys, trace.family.base, "class default"
         )
         return {"all": settings}

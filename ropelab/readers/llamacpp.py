@@ -140,10 +140,10 @@ def read_fields(
     scaling, attention = make_scaling(fields, flags, kind, factor, rotary_dim)
     multiplier = fields.get("rope.scaling.yarn_log_multiplier")
     if multiplier and architecture == "mistral3" and isinstance(scaling, Yarn):
-        # The factor on cos and sin is magnitude(mscale) / magnitude(mscale_all_dim). The
-        # file has no mscale, which counts as 1; the multiplier is mscale_all_dim.
-        attention *= scaling_types.magnitude(factor)
-        attention /= scaling_types.magnitude(
+        # The factor on cos and sin is the ratio of `mscale_ratio`. The file has no mscale,
+        # which counts as 1; the multiplier is mscale_all_dim.
+        attention *= scaling_types.yarn_attention(factor)
+        attention /= scaling_types.yarn_attention(
             factor, require_number(multiplier, "yarn_log_multiplier")
         )
         scaling = replace(scaling, attention_factor=attention)
@@ -276,7 +276,7 @@ def make_scaling(
     # DeepSeek's log multiplier (both mscales taken as equal) replaces the usual factor.
     attention = own_attention
     if not fields.get("rope.scaling.yarn_log_multiplier"):
-        attention = scaling_types.magnitude(factor) * own_attention
+        attention = scaling_types.yarn_attention(factor) * own_attention
     scaling = Yarn(
         factor=factor,
         beta_fast=require_number(fast, "yarn_beta_fast"),

@@ -65,7 +65,7 @@ class Mlx(Reader):
     refusal_of_type = "unsupported rope type '{}'"
     # Only dynamic and longrope need a length.
     length_keys = (MAXIMUM,)
-    default_limits = False
+    default_is_limit = False
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         row = find_row(trace)

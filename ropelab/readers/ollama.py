@@ -263,7 +263,7 @@ def write_phi3(trace: Trace) -> Fields:
     stretch = fields["context_length"] / trained
     attention = scaling_types.longrope_attention(stretch, trained)
     if kind == "yarn":
-        attention = scaling_types.magnitude(stretch)
+        attention = scaling_types.yarn_attention(stretch)
     return {**fields, "rope.scaling.attn_factor": attention}
 
 

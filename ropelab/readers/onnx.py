@@ -100,7 +100,7 @@ def make_onnx_yarn(settings: Settings) -> MadeScaling:
     factor = settings.number("factor")
     # attention_factor and truncate are not read. mscale without mscale_all_dim is the
     # factor on cos and sin itself.
-    attention = scaling_types.magnitude(factor)
+    attention = scaling_types.yarn_attention(factor)
     mscale = settings.number("mscale", 0.0)
     if mscale > 0:
         attention = mscale

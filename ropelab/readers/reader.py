@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ropelab.readers.scaling_types import MadeScaling, ScalingRule, magnitude
+from ropelab.readers.scaling_types import MadeScaling, ScalingRule, yarn_attention
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
     FIRST_UNREADABLE_INTEGER,
@@ -43,10 +43,10 @@ class Reader:
     length_keys: tuple[str, ...] = (MAXIMUM, "n_positions")
     default_longest: int | None = 2048
     # True if the default limits the length of a file that has none of the length keys.
-    default_limits = True
+    default_is_limit = True
     # True if DeepSeek's factor on scores (`find_softmax_factor`) also holds without a
     # scaling.
-    multiplies_unscaled = True
+    multiplies_unscaled_scores = True
     # The model types of which no score is multiplied by DeepSeek's factor.
     unmultiplied_types: tuple[str, ...] = ()
     # The factor of the scaling from which DeepSeek's factor is computed, if the block
@@ -147,7 +147,7 @@ class Reader:
         If that length is a product of the scaling factor and a shorter length, the
         second value is the shorter length. Otherwise it is 0.
         """
-        if self.default_limits:
+        if self.default_is_limit:
             return settings.longest, 0
         _, length_key = settings.trace.first(self.length_keys)
         if length_key:
@@ -187,11 +187,12 @@ class Reader:
         family = settings.trace.family
         if not family.latent or not all_dim or family.name in self.unmultiplied_types:
             return 1.0
-        if not self.multiplies_unscaled and settings.get("rope_type") == "default":
+        is_unscaled = settings.get("rope_type") == "default"
+        if is_unscaled and not self.multiplies_unscaled_scores:
             return 1.0
 
         factor = settings.number("factor", self.usual_factor)
-        return magnitude(factor, require_number(all_dim, "mscale_all_dim")) ** 2
+        return yarn_attention(factor, require_number(all_dim, "mscale_all_dim")) ** 2
 
     def find_pairing(self, trace: Trace) -> Any:
         """Return which features form a pair: `half` or `interleaved`."""

@@ -63,17 +63,21 @@ class ScalingRule:
         return made
 
 
-def magnitude(factor: float, mscale: float = 1.0) -> float:
-    """Return the factor on attention, 0.1 mscale ln(factor) + 1; 1 for factors up to 1."""
+def yarn_attention(factor: float, mscale: float = 1.0) -> float:
+    """Return YaRN's factor on attention: 0.1 mscale ln(factor) + 1, or 1 for factors up
+    to 1.
+    """
     if factor <= 1:
         return 1.0
     return 0.1 * mscale * math.log(factor) + 1.0
 
 
 def mscale_ratio(settings: Settings, factor: float) -> float:
-    """Return the factor on attention of DeepSeek, the ratio of two magnitudes."""
-    numerator = magnitude(factor, settings.number("mscale", 1.0))
-    return numerator / magnitude(factor, settings.number("mscale_all_dim", 0.0))
+    """Return DeepSeek's factor on attention: YaRN's factor for mscale, divided by
+    YaRN's factor for mscale_all_dim.
+    """
+    numerator = yarn_attention(factor, settings.number("mscale", 1.0))
+    return numerator / yarn_attention(factor, settings.number("mscale_all_dim", 0.0))
 
 
 def find_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
@@ -87,7 +91,7 @@ def find_attention(settings: Settings, factor: float, mscales: bool = True) -> f
     # and not 0.
     if mscales and all(settings.get(name) for name in MSCALES):
         return mscale_ratio(settings, factor)
-    return magnitude(factor)
+    return yarn_attention(factor)
 
 
 def longrope_attention(factor: float, trained: float) -> float:

@@ -292,7 +292,7 @@ class Vllm(Server):
         if newer_type == "su":
             settings.values["rope_type"] = "longrope"
             paths = (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM)
-            settings.put_first(ORIGINAL, paths, None, "")
+            settings.put_first_found(ORIGINAL, paths, None, "")
         drop_unforwarded(settings)
         return super().make_spec(settings)
 
@@ -510,7 +510,7 @@ def make_vllm_yarn(settings: Settings) -> MadeScaling:
     trained = settings.original()
     if settings.get("rope_type") == "telechat3-yarn":
         return scaling_types.make_yarn(
-            settings, factor, scaling_types.magnitude(factor, 0.7)
+            settings, factor, scaling_types.yarn_attention(factor, 0.7)
         )
 
     # The table of models with position axes is longer, and the ramp comes from its
@@ -556,7 +556,7 @@ def make_sglang_yarn(settings: Settings) -> MadeScaling:
             settings, factor, settings.number("attention_factor")
         )
 
-    attention = scaling_types.magnitude(factor)
+    attention = scaling_types.yarn_attention(factor)
     # Unlike in transformers, mscales of 0 count.
     if all(settings.get(name) is not None for name in MSCALES):
         attention = scaling_types.mscale_ratio(settings, factor)

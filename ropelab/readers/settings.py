@@ -37,7 +37,7 @@ class Settings:
         self.values[name] = value
         self.sources[name] = source
 
-    def put_first(
+    def put_first_found(
         self, name: str, keys: tuple[str, ...], default: Any, source: str
     ) -> None:
         """Set a value from the first of some keys that the file has outside of the

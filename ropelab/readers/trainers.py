@@ -158,7 +158,7 @@ class MegatronBridge(Reader):
 def make_bridged_yarn(settings: Settings) -> MadeScaling:
     """Keep YaRN's factor on cos and sin; only two bridges keep its frequencies."""
     factor = settings.number("factor")
-    attention = scaling_types.magnitude(factor)
+    attention = scaling_types.yarn_attention(factor)
     has_mscales = all(settings.get(name) is not None for name in MSCALES)
     if has_mscales:
         attention = scaling_types.mscale_ratio(settings, factor)

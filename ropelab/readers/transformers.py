@@ -138,7 +138,7 @@ def refuse_by_rotated_part(trace: Trace, width: int) -> None:
 class Transformers5(Transformers):
     """transformers 5. Its settings are the values of the configuration after loading."""
 
-    multiplies_unscaled = False
+    multiplies_unscaled_scores = False
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         check_values(trace)

@@ -119,7 +119,9 @@ class Transformers4(Transformers):
         if not base_path:
             refuse_null_base(trace, family.base_keys)
         usual_source = f"default of the {family.name or 'model'} class"
-        settings.put_first("rope_theta", family.base_keys, family.base, usual_source)
+        settings.put_first_found(
+            "rope_theta", family.base_keys, family.base, usual_source
+        )
         stretch_base(settings)
         refuse_null_floats(trace)
 
