@@ -5,6 +5,9 @@ Read from exllamav3/util/rope.py, model/config.py and architecture/*.py of exlla
 tensorrt_llm/_torch/attention_backend/interface.py, in a copy of 2026 whose release is
 not known; from server/text_generation_server/layers/rotary.py of
 text-generation-inference db931fc (2026-01-08).
+
+`settings.read` marks the key of a value as used, and `settings.get` does not. `trace.get`
+reads a key beside the block of the scaling.
 """
 
 from collections.abc import Mapping
@@ -31,7 +34,8 @@ class Exllama(Reader):
 
     model_types = frozenset(read_table("names")["exllama"])
     refusal_of_model = "the architecture file for '{}' was not read"
-    # Scaling types that do not need a maximum take 2048.
+    # `Reader` explains these values. A file without a maximum gets 2048 tokens from there;
+    # only YaRN stops without one.
     length_keys = (MAXIMUM,)
     default_is_limit = False
     multiplies_unscaled_scores = False
@@ -41,9 +45,9 @@ class Exllama(Reader):
         if trace.block("rope_scaling") is not None:
             where = "rope_scaling"
         settings = Settings(trace, trace.block(where), where)
-        for name, usual in (("rope_theta", 10000.0), ("partial_rotary_factor", 1.0)):
+        for name, default in (("rope_theta", 10000.0), ("partial_rotary_factor", 1.0)):
             keys = (name, f"rope_parameters.{name}")
-            settings.put_first_found(name, keys, usual, "default of model/config.py")
+            settings.put_first_found(name, keys, default, "default of model/config.py")
         return {"all": settings}
 
     def find_type(self, settings: Settings) -> Any:
@@ -76,8 +80,8 @@ def make_exllama_yarn(settings: Settings) -> MadeScaling:
     if settings.trace.get(MAXIMUM) is None:
         raise RefusedError(f"yarn without {MAXIMUM}")
 
-    trained = settings.longest
     if settings.get(ORIGINAL) is None:
+        trained = settings.longest
         factor = settings.number("factor")
     else:
         trained = settings.original()
@@ -97,7 +101,7 @@ def make_exllama_yarn(settings: Settings) -> MadeScaling:
 
 
 @scaling_types.scaling_type("exllamav3", "longrope", "su")
-def choose_table_by_ratio(settings: Settings) -> MadeScaling:
+def choose_table_by_lengths(settings: Settings) -> MadeScaling:
     """Return longrope with the table that the lengths in the file choose."""
     original = settings.read(ORIGINAL)
     if original is None:
@@ -111,6 +115,7 @@ def choose_table_by_ratio(settings: Settings) -> MadeScaling:
     return scaling_types.make_one_table(settings, name, trained)
 
 
+# `read_rules` looks up the functions above, so that it is called after them.
 Exllama.rules = scaling_types.read_rules("unscaled") | scaling_types.read_rules(
     "exllamav3"
 )
@@ -138,11 +143,11 @@ class TensorRt(Reader):
             loaded.put(ORIGINAL, original_beside_block, ORIGINAL)
             return {"all": loaded}
 
-        # transformers fills in the maximum, which TensorRT-LLM does not.
+        # If the block has no original length, transformers copies the maximum there.
+        # TensorRT-LLM does not, so that such a copy does not count.
         source = loaded.sources.get(ORIGINAL, "")
-        original_in_block = 0
-        if source != MAXIMUM:
-            original_in_block = loaded.get(ORIGINAL)
+        is_copy = source == MAXIMUM
+        original_in_block = 0 if is_copy else loaded.get(ORIGINAL)
         loaded.put(ORIGINAL, original_in_block or 1024, source)
         return {"all": loaded}
 
@@ -160,9 +165,8 @@ class TensorRt(Reader):
         for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
             width = trace.get(name)
             if width:
-                return reader.compute_rotated_width(
-                    head_dim, require_whole(width, name) / head_dim
-                )
+                share = require_whole(width, name) / head_dim
+                return reader.compute_rotated_width(head_dim, share)
 
         share = trace.get("rotary_pct") or settings.read("partial_rotary_factor") or 1.0
         return reader.compute_rotated_width(head_dim, require_number(share, "share"))
@@ -211,8 +215,9 @@ class Tgi(Reader):
         return "interleaved" if trace.family.latent else super().find_pairing(trace)
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
-        # flash_phi, flash_neox and flash_gptj read the share. All other model files
-        # rotate the whole head.
+        # Only flash_gptj, flash_phi and flash_neox rotate a part of the head. The files of
+        # GPT-J give the width of this part, which `find_rotated_share` reads; it returns
+        # None for models without such a key.
         trace = settings.trace
         family = trace.family
         share = reader.find_rotated_share(trace, head_dim) or 1.0
