@@ -123,9 +123,6 @@ def read_layers(
         refuse_layers(trace)
 
     keeps_null = not family.scaled_layer_types and not family.replaces_null_block
-    if "rope_scaling" in family.unread_keys:
-        # The model file of a server has values in its code, which no null replaces.
-        keeps_null = False
     if block is None and keeps_null and trace.has_null("rope_scaling"):
         raise RefusedError(
             "rope_scaling is null, which replaces the dicts of its class"
