@@ -77,8 +77,8 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
 
 
 def check_whole_heads(fields: Fields, architecture: str) -> None:
-    """Raise RefusedError if a file rotates a part of its heads and llama.cpp stops
-    there.
+    """Raise RefusedError for a file that rotates a part of its heads, if llama.cpp
+    rotates whole heads of this architecture.
     """
     if architecture not in NAMES["whole_heads"]:
         return
@@ -96,15 +96,19 @@ def fill_sliding_base(
     """Return the fields with the base that llama.cpp gives layers with a sliding window.
 
     Files of some architectures state no base for these layers. llama.cpp then rotates
-    them by a base of its own, without a scaling. If the file states no window, most of
-    these models have no such layers.
+    them by a base from its code, without a scaling. Most of these architectures have no
+    such layers if the file states no window.
     """
     rule = NAMES["sliding"].get(architecture)
     if rule is None:
         return fields
     window = fields.get("attention.sliding_window")
     if not rule["always"] and not window:
-        return {k: v for k, v in fields.items() if k != "rope.freq_base_swa"}
+        return {
+            name: value
+            for name, value in fields.items()
+            if name != "rope.freq_base_swa"
+        }
     if not rule["base"]:
         base, _ = read_base(fields, flags)
         return {**fields, "rope.freq_base_swa": base}

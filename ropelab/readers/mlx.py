@@ -39,7 +39,7 @@ SHARE = "partial_rotary_factor"
 
 def name_file(trace: Trace) -> str:
     """Return the type whose model file runs the language model of a configuration."""
-    outer = str(trace.whole.get("model_type"))
+    outer = trace.outer_type
     if outer in WHOLES:
         return outer
     files = FILES_OF_TEXTS.get(outer)

@@ -215,12 +215,11 @@ def read(
             is found.
     """
     _, text = find_language_part(config)
-    outer_type = str(config.get("model_type"))
     served = find_served(runtime.name, config, text)
     trace = Trace(config, flags, runtime.release, served)
     # These two names find the rule that says which layers rotate.
     classes = runtime.name_of_classes
-    rule_type = choose_type(classes, outer_type, trace.model_type)
+    rule_type = choose_type(classes, trace.outer_type, trace.model_type)
 
     layers: dict[str, RopeSpec] = {}
     rotating = None
