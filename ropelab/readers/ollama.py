@@ -20,6 +20,7 @@ from ropelab.readers.llamacpp_converter import (
     compute_divisors,
 )
 from ropelab.readers.spec import (
+    LARGEST_FLOAT32,
     MOST_FEATURES,
     NotModelledError,
     RefusedError,
@@ -87,12 +88,12 @@ def read_size(trace: Trace, *paths: str) -> int:
 
 
 def read_float32(trace: Trace, path: str) -> float:
-    """Return a number rounded to float32; 0 where it is missing."""
+    """Return a number rounded to float32; 0 if it is missing."""
     value = trace.get(path)
     if value is None:
         return 0.0
     given = require_number(value, path)
-    if abs(given) > float(np.finfo(np.float32).max):
+    if abs(given) > LARGEST_FLOAT32:
         raise RefusedError(f"{path} does not fit into 32 bits")
     return float(np.float32(given))
 

@@ -22,11 +22,11 @@ MOST_FEATURES = 2**14
 LONGEST_CONTEXT = 2**40
 # The most numbers in a list of a file. A head has far fewer pairs.
 MOST_NUMBERS = 2**16
-# The largest base. Runtimes compute in float32, where a larger one is infinite and leaves
-# the first pair alone to rotate.
-LARGEST_BASE = float(np.finfo(np.float32).max)
-# The smallest whole number that torch does not take as a scalar. Classes stop at a base
-# that is written as a whole number from here on.
+# The largest number in float32. Runtimes compute in float32, where a larger base is
+# infinite, so that only the first pair rotates.
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+# The smallest whole number that torch does not take as a scalar. If a base is written as
+# a whole number, classes stop at this number and at larger ones.
 FIRST_UNREADABLE_INTEGER = 2**64
 
 
@@ -144,7 +144,7 @@ class RopeSpec:
                 f"a head of {self.head_dim} features is more than any head has"
             )
 
-        if self.base > LARGEST_BASE:
+        if self.base > LARGEST_FLOAT32:
             raise NotModelledError(
                 f"a base of {self.base:g}, which is infinite in float32"
             )
@@ -165,9 +165,8 @@ class RopeSpec:
             raise InputError(f"the factor gives a length of {self.length} tokens")
 
         # Frequencies are computed here for a length within the trained length and one
-        # beyond it, so that numbers that overflow are found before anybody uses the
-        # spec. With this setting NumPy raises an ArithmeticError then, as Python's own
-        # numbers do.
+        # beyond it, so that an overflow is found before the spec is used. With this
+        # setting NumPy raises an ArithmeticError for it, as Python does for its numbers.
         with np.errstate(over="raise"):
             self.plan(self.trained_len)
             self.plan(2 * self.trained_len)
