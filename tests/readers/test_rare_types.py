@@ -1,4 +1,4 @@
-"""Model types that no other test had, each with what a runtime does.
+"""Rare model types, each with what a runtime does with its files.
 
 The values come from the sources of vLLM 0.33.0, SGLang 0.5.23 and MLX-LM 0.32.2, and from
 running the classes of transformers 5.24.0.
@@ -22,6 +22,7 @@ REMOTE = {"auto_map": {"AutoConfig": "configuration.Config"}}
 
 
 def read(runtime: str, kind: str, name: str, **keys: Any) -> registry.Reading:
+    # None is written into the file as a null.
     config = {"model_type": kind, "architectures": [name], **keys}
     return registry.read(registry.RUNTIMES[runtime], config)
 
