@@ -162,9 +162,9 @@ def describe_layer(reading: Reading, layer: str, reference_spec: RopeSpec) -> st
 
 def describe_pairing(reading: Reading) -> str:
     """Say which features of a head form a pair."""
-    if reading.main is None:
+    if reading.main_spec is None:
         return ""
-    return "adjacent" if reading.main.pairing == "interleaved" else "halves"
+    return "adjacent" if reading.main_spec.pairing == "interleaved" else "halves"
 
 
 def describe_unrotated(reading: Reading) -> str:
@@ -283,9 +283,9 @@ def describe_unread(reading: Reading, key: str, value: Any) -> str:
 
 def describe_axes(reading: Reading, block: Mapping[str, Any]) -> str:
     """Say how many pairs each axis has, and which pairs these are."""
-    if reading.main is None or reading.main.axes is None:
+    if reading.main_spec is None or reading.main_spec.axes is None:
         return ""
-    axes = reading.main.axes
+    axes = reading.main_spec.axes
     counts = [len(axes.pairs_of(axis)) for axis in range(axes.count)]
     order = "in runs" if axes.arrangement == "runs" else "interleaved"
     requested_sections = ""

@@ -53,8 +53,8 @@ class AuditCase:
     @property
     def spec(self) -> RopeSpec:
         """The main rotation of the reference."""
-        assert self.reference.main is not None
-        return self.reference.main
+        assert self.reference.main_spec is not None
+        return self.reference.main_spec
 
     @property
     def maximum(self) -> Any:
@@ -79,8 +79,8 @@ class AuditCase:
         """The name and the main rotation of each runtime that reads the file."""
         specs = []
         for reading in self.readings:
-            if reading.main is not None:
-                specs.append((reading.runtime.name, reading.main))
+            if reading.main_spec is not None:
+                specs.append((reading.runtime.name, reading.main_spec))
         return specs
 
     def group_problems(self, outcome: str) -> dict[str, list[str]]:

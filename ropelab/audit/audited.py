@@ -189,7 +189,7 @@ def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading
 
     InputError: no runtime reads the document.
     """
-    successful = [reading for reading in readings if reading.main is not None]
+    successful = [reading for reading in readings if reading.main_spec is not None]
     for reading in successful:
         if reading.runtime.name == registry.REFERENCE:
             return reading

@@ -70,15 +70,19 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
 
     misled = []
     for reading in case.readings:
-        if reading.main is None:
+        if reading.main_spec is None:
             continue
-        _, first_wrong_position = measure_distance(reading.main, case.spec, case.length)
+        _, first_wrong_position = measure_distance(
+            reading.main_spec, case.spec, case.length
+        )
         if first_wrong_position is not None:
             continue
 
         name = reading.runtime.name
         changed_config = case.flags.apply(name, config)
-        spec = registry.read(reading.runtime, changed_config, case.flags.settings).main
+        spec = registry.read(
+            reading.runtime, changed_config, case.flags.settings
+        ).main_spec
         if spec is None:
             misled.append(name)
             continue

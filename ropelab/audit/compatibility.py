@@ -117,12 +117,12 @@ def compare_model(model: PublishedConfig) -> Line:
         each for each in readings if each.runtime.name == registry.REFERENCE
     ]
     aspects: Sequence[Aspect] = ()
-    if own_reading.main is not None:
+    if own_reading.main_spec is not None:
         case = AuditCase(
             document=Document(model.name, "config", model.config),
             readings=readings,
             reference=own_reading,
-            length=own_reading.main.length,
+            length=own_reading.main_spec.length,
             requested_length=None,
             requested_runtime="",
             flags=Flags(),
@@ -135,7 +135,7 @@ def compare_model(model: PublishedConfig) -> Line:
     cells = {}
     for reading in readings:
         cells[reading.runtime.name] = judge(reading, own_reading, aspects)
-    return Line(model, own_reading.main, layers, cells)
+    return Line(model, own_reading.main_spec, layers, cells)
 
 
 def judge(
@@ -150,10 +150,10 @@ def judge(
     evidence = find_evidence(reading)
     if reading is own_reading:
         return TableCell("own code", evidence)
-    if own_reading.main is None:
+    if own_reading.main_spec is None:
         return TableCell("reads", evidence)
     for layer, spec in reading.layers.items():
-        own_spec = own_reading.layers.get(layer) or own_reading.main
+        own_spec = own_reading.layers.get(layer) or own_reading.main_spec
         code, words = describe_difference(spec, own_spec)
         if code:
             return TableCell("differs", evidence, code, words)

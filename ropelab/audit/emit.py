@@ -394,7 +394,7 @@ def find_losses(
         elif fragment:
             config = merge_into_part(config, fragment, source.nest)
         reading = registry.read(READERS[name], config, flags)
-        main = reading.main
+        main = reading.main_spec
         if main is None:
             if reading.outcome == "refused":
                 refusing.append(f"{name} refuses it: {reading.problem}")

@@ -221,8 +221,8 @@ def expect_config(
     for runtime, record in registry.RUNTIMES.items():
         reading = registry.read(record, config)
         readings[runtime] = reading
-        if reading.main:
-            by_runtime[runtime] = reading.main
+        if reading.main_spec:
+            by_runtime[runtime] = reading.main_spec
     reading = readings[registry.REFERENCE]
     layers = reading.layers
     if not layers:

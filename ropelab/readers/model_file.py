@@ -26,7 +26,7 @@ def read_model(name: str) -> KnownModel:
         reading = registry.read(registry.RUNTIMES["llama.cpp"], document.config)
     else:
         reading = registry.read_by_reference(name, document.config)
-    spec = reading.main
+    spec = reading.main_spec
     if spec is None:
         raise InputError(f"{name}: {reading.explanation}")
 

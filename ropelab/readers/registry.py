@@ -80,7 +80,7 @@ class Reading:
         return next(iter(self.layers), "")
 
     @property
-    def main(self) -> RopeSpec | None:
+    def main_spec(self) -> RopeSpec | None:
         """The rotation of the layers that see the whole context; None: there is none."""
         return self.layers.get(self.main_layer)
 
@@ -314,7 +314,7 @@ def read_by_reference(name: str, config: Mapping[str, Any]) -> Reading:
     reading = read(RUNTIMES[REFERENCE], config)
     # If the reference has the class, and the values of the file are the problem, the
     # reading of another runtime is no answer.
-    if reading.main is None and not has_reference_class(config):
+    if reading.main_spec is None and not has_reference_class(config):
         for runtime in choose_runtimes(()):
             other = read(runtime, config)
             # A runtime that finds a value without meaning has the class, and the search
@@ -322,7 +322,7 @@ def read_by_reference(name: str, config: Mapping[str, Any]) -> Reading:
             if other.outcome in ("read", "meaningless"):
                 reading = other
                 break
-    if reading.main is None:
+    if reading.main_spec is None:
         raise InputError(f"{name}: {reading.explanation}")
     return reading
 

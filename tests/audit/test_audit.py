@@ -53,7 +53,7 @@ def codes(result, level=None):
 
 
 def spec_of(config, runtime, flags=None):
-    return read(RUNTIMES[runtime], config, flags).main
+    return read(RUNTIMES[runtime], config, flags).main_spec
 
 
 def test_the_model_cards_yarn_is_switched_off_by_some():
@@ -304,10 +304,10 @@ def test_entries_beside_layer_types_do_nothing():
         },
     }
     reading = read(RUNTIMES["transformers-5"], config)
-    assert reading.main is not None
-    assert reading.main.trained_len == 4096
-    assert isinstance(reading.main.scaling, Yarn)
-    assert reading.main.scaling.truncate is True
+    assert reading.main_spec is not None
+    assert reading.main_spec.trained_len == 4096
+    assert isinstance(reading.main_spec.scaling, Yarn)
+    assert reading.main_spec.scaling.truncate is True
     assert "W11" in codes(audited(config))
 
 
@@ -317,20 +317,22 @@ def test_flags_belong_to_their_runtime():
         "-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-attn-factor 1.0"
     )
     result = audited(plain, flags=flags, runtime=("llama.cpp",))
-    spec = result.reference.main
+    spec = result.reference.main_spec
     assert spec.attention_factor == pytest.approx(1.138629436111989)
     assert spec.claimed_len == 32768
     overrides = (
         '{"rope_parameters": {"rope_type": "linear", "rope_theta": 1e6, "factor": 2.0}}'
     )
     flags = parse_flags(f"--hf-overrides '{overrides}' --max-model-len 16384")
-    assert audited(plain, flags=flags, runtime=("vllm",)).reference.main.base == 1e6
+    assert (
+        audited(plain, flags=flags, runtime=("vllm",)).reference.main_spec.base == 1e6
+    )
     assert audited(plain, flags=flags).length == 16384
     unset = parse_flags("--rope-scaling linear --rope-scale 4 --yarn-ext-factor -1")
     assert (
         audited(
             plain, flags=unset, runtime=("llama.cpp",)
-        ).reference.main.scaling.factor
+        ).reference.main_spec.scaling.factor
         == 4
     )
     with pytest.raises(InputError, match="--max-model-len must be a number"):
@@ -427,7 +429,7 @@ def test_mistrals_own_format():
         "params.json", json.dumps({**params, "yarn": yarn}).encode()
     )
     assert document.kind == "params"
-    spec = audit(document).reference.main
+    spec = audit(document).reference.main_spec
     assert spec is not None
     assert (spec.scaling.name, spec.head_dim, spec.trained_len) == ("yarn", 128, 16384)
 

@@ -153,8 +153,8 @@ def test_a_vocabulary_of_any_size_costs_nothing():
         "max_position_embeddings": 2048,
     }
     result = audit(Document("big", "config", {**config, "vocab_size": 10**12}))
-    assert result.reference.main is not None
-    assert result.reference.main.head_dim == 32
+    assert result.reference.main_spec is not None
+    assert result.reference.main_spec.head_dim == 32
 
 
 @pytest.mark.parametrize("kind", [[], {}, [1.0], 3])
@@ -356,7 +356,7 @@ def test_values_that_the_reference_does_not_model_are_not_those_of_another_runti
     # A model that the reference lacks is one that others may have.
     named = {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]}
     kimi = {**LLAMA, **named, "qk_rope_head_dim": 64}
-    assert read_by_reference("config.json", kimi).main is not None
+    assert read_by_reference("config.json", kimi).main_spec is not None
 
 
 def test_overrides_of_a_part_leave_its_other_keys() -> None:
@@ -372,7 +372,7 @@ def test_overrides_of_a_part_leave_its_other_keys() -> None:
         changes = {"text_config": {"max_position_embeddings": 16384, key: block}}
         applied = Flags(overrides={name: changes}).apply(name, config)
         (runtime,) = choose_runtimes([name])
-        spec = read(runtime, applied).main
+        spec = read(runtime, applied).main_spec
         assert spec is not None
         assert (spec.head_dim, spec.claimed_len, spec.scaling.name) == (
             64,

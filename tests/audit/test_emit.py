@@ -129,13 +129,17 @@ def read_back(target, text, spec):
     if target == "axolotl":
         given = yaml.safe_load(text)
         text = given.get("overrides_of_model_config", {})
-        return registry.read(runtime, {**plain, **text}).main
+        return registry.read(runtime, {**plain, **text}).main_spec
     if target == "llamafactory":
-        return registry.read(runtime, as_llamafactory(plain, yaml.safe_load(text))).main
+        return registry.read(
+            runtime, as_llamafactory(plain, yaml.safe_load(text))
+        ).main_spec
     if text.startswith("{"):
-        return registry.read(runtime, {**plain, **json.loads(text)}).main
+        return registry.read(runtime, {**plain, **json.loads(text)}).main_spec
     flags = parse_flags(text.replace("PARAMETER num_ctx", "-c"))
-    return registry.read(runtime, flags.apply(runtime.name, plain), flags.settings).main
+    return registry.read(
+        runtime, flags.apply(runtime.name, plain), flags.settings
+    ).main_spec
 
 
 @pytest.mark.parametrize("target", [name for name in TARGETS if name != "portable"])

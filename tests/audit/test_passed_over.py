@@ -84,8 +84,8 @@ def test_constants_of_a_class_are_what_it_computes(
     (tmp_path / "config.json").write_text(json.dumps(config))
     loaded: Any = AutoConfig.from_pretrained(tmp_path)
     reading = read(RUNTIMES["transformers-5"], config)
-    assert reading.main is not None
-    ours = reading.main.inv_freq(8192)
+    assert reading.main_spec is not None
+    ours = reading.main_spec.inv_freq(8192)
     if kind == "esm":
         theirs = EsmRotaryEmbedding(loaded).inv_freq.numpy()
     else:  # sines of the positions, then cosines
@@ -95,7 +95,7 @@ def test_constants_of_a_class_are_what_it_computes(
         theirs = built.embed_positions[1, : len(ours)].arcsin().numpy()
         theirs[0] = 1.0  # radian
     assert ours == pytest.approx(theirs, rel=1e-5)
-    older = read(RUNTIMES["transformers-4.57"], config).main
+    older = read(RUNTIMES["transformers-4.57"], config).main_spec
     assert older is not None
     assert (older.base, older.method) == (10000.0, "unscaled")
 
@@ -234,9 +234,9 @@ def test_deepseek_ocr_rotates_whole_heads_in_llama_cpp() -> None:
         "architectures": ["DeepseekOCRForCausalLM"],
     }
     reading = read(RUNTIMES["llama.cpp"], {**named, "language_config": text})
-    assert reading.main is not None, reading.problem
-    assert (reading.main.rotary_dim, reading.main.pairing) == (128, "half")
-    assert (reading.main.base, reading.main.method) == (10000.0, "unscaled")
+    assert reading.main_spec is not None, reading.problem
+    assert (reading.main_spec.rotary_dim, reading.main_spec.pairing) == (128, "half")
+    assert (reading.main_spec.base, reading.main_spec.method) == (10000.0, "unscaled")
 
 
 @pytest.mark.parametrize(("long", "tokens"), [(True, 16384), (False, 4096)])
@@ -253,9 +253,12 @@ def test_zamba2_sets_its_length_for_long_contexts(long: bool, tokens: int) -> No
         "use_long_context": long,
     }
     reading = read(RUNTIMES["transformers-5"], config)
-    assert reading.main is not None
+    assert reading.main_spec is not None
     assert AutoConfig.for_model(**config).max_position_embeddings == tokens
-    assert (reading.main.trained_len, reading.main.claimed_len) == (tokens, tokens)
+    assert (reading.main_spec.trained_len, reading.main_spec.claimed_len) == (
+        tokens,
+        tokens,
+    )
 
 
 @pytest.mark.parametrize(
@@ -407,8 +410,8 @@ def test_the_converter_takes_a_block_from_beside_the_language_model() -> None:
     assert (beside.outcome, inside.outcome) == ("not modelled", "read")
     # transformers 4.57, with which it loads, has filled in the older keys.
     older = read(RUNTIMES["llama.cpp"], {**WHOLE, "rope_theta": 1e6})
-    assert older.main is not None
-    assert older.main.base == 500000.0
+    assert older.main_spec is not None
+    assert older.main_spec.base == 500000.0
 
 
 def test_a_factor_in_a_block_without_a_type_is_named() -> None:

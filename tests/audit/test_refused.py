@@ -48,9 +48,9 @@ def test_axes_are_a_type_in_the_classes_of_images_only(kind: str) -> None:
         "refused",
         "unknown rope type 'mrope'",
     )
-    assert read(RUNTIMES["vllm"], config).main is not None
+    assert read(RUNTIMES["vllm"], config).main_spec is not None
     of_images = {**LLAMA, "model_type": "qwen2_vl_text", "rope_scaling": MROPE}
-    assert read(RUNTIMES["transformers-5"], of_images).main is not None
+    assert read(RUNTIMES["transformers-5"], of_images).main_spec is not None
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_a_division_by_zero_is_an_error(name: str) -> None:
 def test_divisors_of_a_gguf_are_no_longrope(tmp_path: Path) -> None:
     config = {**LLAMA, "rope_scaling": LLAMA31}
     reading = read(RUNTIMES["llama.cpp"], config)
-    assert reading.main is not None
-    assert mentions(reading.main.method, "one table")
+    assert reading.main_spec is not None
+    assert mentions(reading.main_spec.method, "one table")
     (tmp_path / "config.json").write_text(json.dumps(config))
     (emission,) = emit(str(tmp_path), context=1048576, target="llama.cpp").targets
     assert mentions(emission.lost[0], "one table", "llama3(factor=64)")

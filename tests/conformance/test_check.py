@@ -44,7 +44,7 @@ PAIRS = 32
 def spec(config):
     from ropelab.readers.registry import RUNTIMES, read
 
-    return read(RUNTIMES["transformers-5"], config).main
+    return read(RUNTIMES["transformers-5"], config).main_spec
 
 
 def checked(tmp_path, inv_freq, gain=1.0, table=None, angle=None, config=LLAMA):

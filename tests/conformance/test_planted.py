@@ -49,7 +49,7 @@ DYNAMIC = {**PLAIN, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}
 
 
 def expected(config: dict[str, Any]) -> Expected:
-    spec = read(RUNTIMES["transformers-5"], config).main
+    spec = read(RUNTIMES["transformers-5"], config).main_spec
     assert spec is not None
     return Expected(spec, spec.length, {})
 

@@ -21,8 +21,8 @@ ODD: list[Any] = [None, 0, -1, "x", [], {}, True, 2.5, 10**30]
 
 def main_spec(config: dict[str, Any], runtime: str = registry.REFERENCE) -> RopeSpec:
     reading = registry.read(registry.RUNTIMES[runtime], config)
-    assert reading.main is not None
-    return reading.main
+    assert reading.main_spec is not None
+    return reading.main_spec
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_sections_that_do_not_fit_are_not_believed(sections: Any) -> None:
     config = copy.deepcopy(MODELS["qwen2_vl"])
     config["text_config"]["rope_parameters"]["mrope_section"] = sections
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], config)
-    assert reading.main is None or reading.main.axes is None
+    assert reading.main_spec is None or reading.main_spec.axes is None
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def compare(kind: str, keys: dict[str, Any]) -> str:
         return (
             ""
             if not reading.layers
-            else f"read as {reading.main}, transformers refuses"
+            else f"read as {reading.main_spec}, transformers refuses"
         )
     if "odd rotated width" in reading.problem:
         # transformers rotates one feature more
@@ -472,9 +472,9 @@ def test_a_text_type_that_its_whole_renames_is_read(
     config = {"model_type": outer, "text_config": text}
     (tmp_path / "config.json").write_text(json.dumps(config))
     reading = registry.read(registry.RUNTIMES["transformers-5"], config)
-    assert reading.main is not None, reading.problem
+    assert reading.main_spec is not None, reading.problem
     ((_, table, _),) = tables(build_rotary(tmp_path))
-    np.testing.assert_allclose(reading.main.inv_freq(64), table, rtol=2e-6)
+    np.testing.assert_allclose(reading.main_spec.inv_freq(64), table, rtol=2e-6)
 
 
 # What the classes of transformers 5.24.0 computed of the types that 5.23 lacks, of

@@ -86,7 +86,7 @@ def test_a_params_json_says_whether_its_scaling_counts_in_the_scores(
     keys: dict[str, Any] = {"yarn": {**PARAMS_YARN, "apply_scale": applies}}
     if queries:
         keys["llama_4_scaling"] = QUERIES
-    spec = read_params(runtime, **keys).main
+    spec = read_params(runtime, **keys).main_spec
     assert spec is not None
     assert (spec.base, spec.rotary_dim, spec.trained_len) == (1e6, 128, 8192)
     assert spec.logit_multiplier == pytest.approx(multiplier, abs=1e-4)
@@ -96,10 +96,10 @@ def test_sglang_rotates_the_pairs_of_a_params_json_as_they_are() -> None:
     """vLLM puts the weights of adjacent pairs into halves, SGLang does not."""
     pairs = {}
     for runtime in ("vllm", "sglang"):
-        spec = read_params(runtime, yarn=PARAMS_YARN).main
+        spec = read_params(runtime, yarn=PARAMS_YARN).main_spec
         assert spec is not None
         pairs[runtime] = spec.pairing
-        theirs = read_params("vllm", yarn=PARAMS_YARN).main
+        theirs = read_params("vllm", yarn=PARAMS_YARN).main_spec
         assert theirs is not None
         assert spec.inv_freq(8192) == pytest.approx(theirs.inv_freq(8192))
     assert pairs == {"vllm": "half", "sglang": "interleaved"}
@@ -113,7 +113,7 @@ def test_sglang_allows_what_max_seq_len_says(
 ) -> None:
     """It fills that key in, and takes it before max_position_embeddings."""
     for runtime, length in (("sglang", claimed), ("vllm", keys.get("max_seq_len"))):
-        spec = read_params(runtime, **keys).main
+        spec = read_params(runtime, **keys).main_spec
         assert spec is not None
         assert spec.claimed_len == (length or PARAMS["max_position_embeddings"])
 
@@ -146,10 +146,10 @@ def test_which_params_json_sglang_loads(keys: dict[str, Any], outcome: str) -> N
     reading = read_params("sglang", **keys, yarn=PARAMS_YARN)
     assert reading.outcome == outcome
     if outcome == "read":
-        assert reading.main is not None
-        assert reading.main.rotary_dim == 64
-        assert reading.main.pairing == "interleaved"
-        assert reading.main.logit_multiplier == pytest.approx(1.8133, abs=1e-4)
+        assert reading.main_spec is not None
+        assert reading.main_spec.rotary_dim == 64
+        assert reading.main_spec.pairing == "interleaved"
+        assert reading.main_spec.logit_multiplier == pytest.approx(1.8133, abs=1e-4)
 
 
 @pytest.mark.parametrize(("queries", "loaded"), [(True, True), (False, False)])
@@ -159,9 +159,9 @@ def test_the_ends_of_a_ramp_are_loaded_for_some_architectures(
     keys: dict[str, Any] = {"yarn": {**PARAMS_YARN, "beta": 16, "alpha": 2}}
     if queries:
         keys["llama_4_scaling"] = QUERIES
-    ours = read_params("llama.cpp", **keys).main
-    usual = read_params("llama.cpp", yarn=PARAMS_YARN).main
-    theirs = read_params("vllm", **keys).main
+    ours = read_params("llama.cpp", **keys).main_spec
+    usual = read_params("llama.cpp", yarn=PARAMS_YARN).main_spec
+    theirs = read_params("vllm", **keys).main_spec
     assert ours is not None
     assert usual is not None
     assert theirs is not None

@@ -77,7 +77,7 @@ def test_a_file_is_audited_from_its_keys_and_tensors(file):
         500000.0,
         128,
     )
-    spec = result.reference.main
+    spec = result.reference.main_spec
     assert spec is not None
     plain = 500000.0 ** (-np.arange(0, 128, 2) / 128)
     np.testing.assert_allclose(
@@ -105,10 +105,10 @@ def test_the_files_own_yarn_attention_factor_has_no_effect(tmp_path):
         path = write(tmp_path / path, divisors=False, **kind, **scaling, **extra)
         return read(RUNTIMES["llama.cpp"], load(str(path)).config)
 
-    without = yarn("a.gguf").main
+    without = yarn("a.gguf").main_spec
     reading = yarn("b.gguf", add_rope_scaling_yarn_attn_factor=2.0)
     assert (
-        reading.main.attention_factor
+        reading.main_spec.attention_factor
         == without.attention_factor
         == pytest.approx(1.1386294)
     )
@@ -142,11 +142,13 @@ def test_yarns_ramp_is_loaded_for_some_architectures(
         return read(RUNTIMES["llama.cpp"], load(str(path)).config)
 
     usual, other = written(32.0), written(8.0)
-    assert usual.main is not None
-    assert other.main is not None
-    same = usual.main.inv_freq(131072) == pytest.approx(other.main.inv_freq(131072))
+    assert usual.main_spec is not None
+    assert other.main_spec is not None
+    same = usual.main_spec.inv_freq(131072) == pytest.approx(
+        other.main_spec.inv_freq(131072)
+    )
     assert same == (status == "ignored")
-    assert usual.main.attention_factor == pytest.approx(factor)
+    assert usual.main_spec.attention_factor == pytest.approx(factor)
     statuses = {use.path: use.status for use in other.keys}
     assert statuses["rope.scaling.yarn_beta_fast"] == status
     assert statuses["rope.scaling.yarn_log_multiplier"] == status
@@ -190,11 +192,11 @@ def test_architectures_of_whole_heads_refuse_a_part(architecture, rotated):
     fields = {**HEADS, "rope.dimension_count": rotated, "attention.key_length": 192}
     runtime = RUNTIMES["llama.cpp"]
     reading = read(runtime, {**fields, "model_type": architecture})
-    assert reading.main is None
+    assert reading.main_spec is None
     if rotated < 192:
         assert reading.outcome == "refused"
         assert mentions(reading.problem, "64", "192", "whole heads")
-        other = read(runtime, {**fields, "model_type": "qwen2"}).main
+        other = read(runtime, {**fields, "model_type": "qwen2"}).main_spec
         assert other is not None
         assert (other.rotary_dim, other.head_dim) == (64, 192)
 
@@ -235,14 +237,14 @@ def test_layers_with_a_window_rotate_by_a_base_of_their_own(
 def test_a_first_layer_without_heads_is_said(tmp_path: Path) -> None:
     fields = {"model_type": "deci", "context_length": 8192, "embedding_length": 4096}
     reading = read(RUNTIMES["llama.cpp"], {**fields, "attention.head_count": [0, 32]})
-    assert reading.main is None
+    assert reading.main_spec is None
     assert mentions(reading.problem, "first layer", "without heads")
 
 
 def test_flags_on_top_of_divisors_divide_twice(file):
     config = load(str(file)).config
-    plain = read(RUNTIMES["llama.cpp"], config).main
-    scaled = read(RUNTIMES["llama.cpp"], config, {"rope_scale": 4.0}).main
+    plain = read(RUNTIMES["llama.cpp"], config).main_spec
+    scaled = read(RUNTIMES["llama.cpp"], config, {"rope_scale": 4.0}).main_spec
     assert plain is not None
     assert scaled is not None
     np.testing.assert_allclose(scaled.inv_freq(9), plain.inv_freq(9) / 4, rtol=1e-12)
@@ -343,7 +345,7 @@ DIVISORS = np.full(32, 2, "<f4").tobytes()
 def test_fields_as_bytes_are_read(tmp_path: Path) -> None:
     tensors = (as_tensor("rope_freqs.weight", 32, 0), as_tensor("output", 8, 128))
     path = write_raw(tmp_path / "raw.gguf", {}, tensors, 2 * DIVISORS)
-    spec = read(RUNTIMES["llama.cpp"], load(str(path)).config).main
+    spec = read(RUNTIMES["llama.cpp"], load(str(path)).config).main_spec
     assert spec is not None
     plain = 5e5 ** (-np.arange(0, 64, 2) / 64)
     np.testing.assert_allclose(spec.inv_freq(9), plain / 2, rtol=1e-6)
@@ -412,7 +414,7 @@ def test_tensors_that_do_not_follow_each_other_are_refused(
 def test_one_of_two_tables_is_not_modelled(tmp_path: Path, name: str) -> None:
     path = write_raw(tmp_path / "raw.gguf", {}, (as_tensor(name, 32, 0),), DIVISORS)
     reading = read(RUNTIMES["llama.cpp"], load(str(path)).config)
-    assert (reading.main, reading.outcome) == (None, "not modelled")
+    assert (reading.main_spec, reading.outcome) == (None, "not modelled")
 
 
 @pytest.mark.parametrize("divisor", [0.0, -1.0, float("inf"), float("nan")])
@@ -425,7 +427,7 @@ def test_divisors_that_make_no_rotation_are_not_modelled(
     tensors = (as_tensor("rope_freqs.weight", 32, 0),)
     path = write_raw(tmp_path / "raw.gguf", {}, tensors, divisors.tobytes())
     reading = read(RUNTIMES["llama.cpp"], load(str(path)).config)
-    assert (reading.main, reading.outcome) == (None, "not modelled")
+    assert (reading.main_spec, reading.outcome) == (None, "not modelled")
     assert "has a divisor of" in reading.problem
 
 
@@ -486,7 +488,7 @@ def test_divisors_in_a_later_file_of_a_model_are_read(tmp_path: Path) -> None:
     first, *_ = write_files(tmp_path, OUTSIDE_FIRST)
     plain = 5e5 ** (-np.arange(0, 64, 2) / 64)
     for source in (first, tmp_path):
-        spec = read(RUNTIMES["llama.cpp"], load(str(source)).config).main
+        spec = read(RUNTIMES["llama.cpp"], load(str(source)).config).main_spec
         assert spec is not None
         np.testing.assert_allclose(spec.inv_freq(9), plain / 2, rtol=1e-6)
 

@@ -38,7 +38,7 @@ def test_a_reader_computes_what_its_runtime_computed(name, golden):
 def compare(config, reading, answer, golden):
     for which, length in zip(("short", "long"), golden.lengths[config], strict=True):
         for layer, (table, attention) in answer[which].items():
-            spec = reading.layers.get(layer) or reading.main
+            spec = reading.layers.get(layer) or reading.main_spec
             observed, ours = golden.tables[table], spec.inv_freq(length)
             assert ours.shape == observed.shape, f"{config}, {which}, {layer}"
             np.testing.assert_allclose(
@@ -52,7 +52,7 @@ def compare(config, reading, answer, golden):
                 config
             )
     if "allowed" in answer:
-        assert reading.main.claimed_len == answer["allowed"], config
+        assert reading.main_spec.claimed_len == answer["allowed"], config
     return len(answer["short"]) + len(answer["long"])
 
 
@@ -71,13 +71,13 @@ def test_llama_cpp_writes_and_rotates_as_its_reader_says(golden):
             assert reading.outcome == "refused", f"{name}: {reading.problem}"
         elif answer != "absent":
             file = read(runtime, as_file(config, answer["fields"], golden), flags)
-            assert reading.main is not None, f"{name}: {reading.problem}"
-            assert file.main is not None, f"{name}: {file.problem}"
+            assert reading.main_spec is not None, f"{name}: {reading.problem}"
+            assert file.main_spec is not None, f"{name}: {file.problem}"
             for which, length in zip(
                 ("short", "long"), golden.lengths[name], strict=True
             ):
                 table, attention = answer["kernel"][which]
-                for spec in (reading.main, file.main):
+                for spec in (reading.main_spec, file.main_spec):
                     turned = golden.tables[table]
                     np.testing.assert_allclose(
                         spec.inv_freq(length), turned, rtol=RECURRENCE, err_msg=name
@@ -85,10 +85,10 @@ def test_llama_cpp_writes_and_rotates_as_its_reader_says(golden):
                     assert spec.attention_factor == pytest.approx(
                         attention, rel=ROUNDING
                     ), name
-            assert reading.main.softmax_factor == pytest.approx(
-                file.main.softmax_factor
+            assert reading.main_spec.softmax_factor == pytest.approx(
+                file.main_spec.softmax_factor
             )
-            assert reading.main.claimed_len == file.main.claimed_len
+            assert reading.main_spec.claimed_len == file.main_spec.claimed_len
             compared += 1
     assert compared > 300
 

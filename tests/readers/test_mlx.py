@@ -138,7 +138,7 @@ def test_mixtures_of_keys_are_read_as_initialize_rope_takes_them() -> None:
     )
     for block, wanted in blocks:
         reading = read("seed_oss", {**keys, "rope_scaling": block})
-        got = reading.main.method if reading.main else reading.outcome
+        got = reading.main_spec.method if reading.main_spec else reading.outcome
         assert got == wanted, block
 
 
@@ -174,7 +174,7 @@ def test_olmo_hybrid_takes_its_base_from_the_block_alone() -> None:
     """As 0.32.2 ran: 10000 where the block has none, and no rotation where it is null."""
     keys = ASKED["many keys"]
     block: dict[str, Any] = {"rope_type": "default"}
-    spec = read("olmo_hybrid", {**keys, "rope_parameters": block}).main
+    spec = read("olmo_hybrid", {**keys, "rope_parameters": block}).main_spec
     assert spec is not None
     assert spec.base == 1e4
     null = read(

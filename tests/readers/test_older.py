@@ -46,7 +46,7 @@ def test_gemma_3_has_a_base_for_local_layers_in_tgi() -> None:
 )
 def test_files_of_sglang_that_pass_no_scaling_on(kind: str) -> None:
     for runtime, method in (("sglang", "unscaled"), ("transformers-5", "yarn")):
-        spec = read(runtime, kind, head_dim=128, rope_scaling=YARN).main
+        spec = read(runtime, kind, head_dim=128, rope_scaling=YARN).main_spec
         assert spec is not None
         assert spec.method.startswith(method)
 
@@ -89,7 +89,7 @@ def test_a_share_beside_the_block_counts_for_these() -> None:
     for kind in ("gemma3_text", "qwen2_5_vl", "qwen2_vl"):
         spec = read(
             "transformers-4.51", kind, head_dim=128, partial_rotary_factor=0.5
-        ).main
+        ).main_spec
         assert spec is not None
         assert spec.rotary_dim == 64
 
@@ -121,7 +121,7 @@ def test_what_classes_need() -> None:
     assert (
         read("transformers-4.57", "moonshine", rope_scaling=older).outcome == "refused"
     )
-    spec = read("transformers-4.57", "jetmoe").main
+    spec = read("transformers-4.57", "jetmoe").main_spec
     assert spec is not None
     assert spec.head_dim == 128
 
@@ -138,7 +138,7 @@ def test_classes_that_nobody_asked_are_not_read() -> None:
 @pytest.mark.parametrize("kind", ["gemma", "gemma2", "gpt_neox", "phi", "stablelm"])
 def test_converters_that_write_neither_base_nor_scaling(kind: str) -> None:
     keys = {"rope_theta": 54321.0, "rotary_emb_base": 54321.0, "rope_scaling": YARN}
-    spec = read("llama.cpp", kind, **keys).main
+    spec = read("llama.cpp", kind, **keys).main_spec
     assert spec is not None
     assert (spec.base, spec.attention_factor) == (10000.0, 1.0)
     np.testing.assert_allclose(spec.inv_freq(64), spec.unscaled(10000.0).inv_freq(64))
@@ -169,7 +169,7 @@ def test_converters_that_were_not_compared_are_not_modelled(kind: str) -> None:
 
 
 def test_a_silent_file_of_gpt_oss_is_converted_with_the_class_default() -> None:
-    spec = read("llama.cpp", "gpt_oss").main
+    spec = read("llama.cpp", "gpt_oss").main_spec
     assert spec is not None
     assert spec.method.startswith("yarn(factor=32")
 
@@ -183,8 +183,8 @@ def test_deepseek_vl2_tiny_has_no_latent_attention() -> None:
     reading = registry.read(
         registry.RUNTIMES["vllm"], {**config, "language_config": inner}
     )
-    assert reading.main is not None
-    assert (reading.main.head_dim, reading.main.pairing) == (128, "half")
+    assert reading.main_spec is not None
+    assert (reading.main_spec.head_dim, reading.main_spec.pairing) == (128, "half")
 
 
 def test_step_3_5_has_the_layer_types_of_its_file() -> None:
@@ -226,7 +226,7 @@ def test_the_part_that_the_class_has_is_read() -> None:
     inner = {"model_type": "qwen2_5_omni_text", **SIZES, "rope_theta": 54321.0}
     config = {"model_type": "qwen2_5_omni", "thinker_config": {"text_config": inner}}
     for name in ("transformers-4.57", "transformers-5"):
-        spec = registry.read(registry.RUNTIMES[name], config).main
+        spec = registry.read(registry.RUNTIMES[name], config).main_spec
         assert spec is not None
         assert (spec.base, spec.head_dim) == (54321.0, 128)
 
@@ -241,10 +241,10 @@ def test_voxtral_fills_its_text_with_defaults_of_its_own(runtime: str) -> None:
             "model_type": "voxtral",
             "text_config": {"model_type": "llama", **keys},
         }
-        spec = registry.read(registry.RUNTIMES[runtime], config).main
+        spec = registry.read(registry.RUNTIMES[runtime], config).main_spec
         assert spec is not None
         assert (spec.base, spec.head_dim, spec.claimed_len) == (1e8, head, 131072)
-    plain = registry.read(registry.RUNTIMES[runtime], {"model_type": "llama"}).main
+    plain = registry.read(registry.RUNTIMES[runtime], {"model_type": "llama"}).main_spec
     assert plain is not None
     assert plain.base == 10000.0
 
@@ -255,7 +255,7 @@ def test_glm_asr_and_voxtral_realtime_have_defaults_of_their_own() -> None:
         ("voxtral_realtime", 1e6, 131072),
     ):
         config = {"model_type": kind, "text_config": {"num_attention_heads": 16}}
-        spec = registry.read(registry.RUNTIMES["transformers-5"], config).main
+        spec = registry.read(registry.RUNTIMES["transformers-5"], config).main_spec
         assert spec is not None
         assert (spec.base, spec.head_dim, spec.claimed_len) == (base, 128, length)
 
@@ -278,7 +278,7 @@ def test_the_block_of_glm_asr_comes_before_a_base_if_the_file_has_none(
 ) -> None:
     text = {"model_type": "llama", "rope_theta": 5.0, **block}
     config = {"model_type": "glmasr", "text_config": text}
-    spec = registry.read(registry.RUNTIMES["transformers-5"], config).main
+    spec = registry.read(registry.RUNTIMES["transformers-5"], config).main_spec
     made = CONFIG_MAPPING["glmasr"].from_dict(deepcopy(config))
     base = made.get_text_config().rope_parameters["rope_theta"]
     assert spec is not None
@@ -329,13 +329,14 @@ def test_the_converter_finds_the_base_that_a_class_fills_in_before_one_of_gpt_ne
     kind: str,
 ) -> None:
     spec, usual = (
-        read("llama.cpp", kind, **k).main for k in ({"rotary_emb_base": 54321.0}, {})
+        read("llama.cpp", kind, **k).main_spec
+        for k in ({"rotary_emb_base": 54321.0}, {})
     )
     assert spec is not None
     assert usual is not None
     assert spec.base == usual.base
     # which transformers lacks
-    other = converted("baichuan", rotary_emb_base=54321.0).main
+    other = converted("baichuan", rotary_emb_base=54321.0).main_spec
     assert other is not None
     assert other.base == 54321.0
 
@@ -354,7 +355,7 @@ def test_converters_that_pass_over_a_head_size_are_read_where_it_is_the_usual(
 def test_dbrx_and_chatglm_are_converted_with_bases_of_their_own() -> None:
     for kind, keys in (("dbrx", {}), ("chatglm", {"seq_length": 8192})):
         for name in ("rope_theta", "global_rope_theta"):
-            spec = converted(kind, **keys, **{name: 54321.0}).main
+            spec = converted(kind, **keys, **{name: 54321.0}).main_spec
             assert spec is not None
             assert spec.base == 10000.0
     assert "seq_length" in converted("chatglm").problem
@@ -375,7 +376,7 @@ def test_rotated_shares_that_converters_read() -> None:
         ("exaone", {"partial_rotary_factor": 0.5}, 64),
         ("cohere2", {"rotary_pct": 0.5}, 64),
     ):
-        spec = converted(kind, **keys).main
+        spec = converted(kind, **keys).main_spec
         assert spec is not None
         assert spec.rotary_dim == width
 
@@ -410,7 +411,9 @@ def test_ministral_takes_its_factor_back_by_a_second_mscale(mscale: float) -> No
     magnitude = 0.1 * math.log(factor) + 1
     for runtime in ("llama.cpp", "transformers-5"):
         block = YARN | keys
-        spec = read(runtime, "ministral3", head_dim=128, rope_parameters=block).main
+        spec = read(
+            runtime, "ministral3", head_dim=128, rope_parameters=block
+        ).main_spec
         assert spec is not None
         wanted = magnitude / (0.1 * mscale * math.log(factor) + 1)
         assert spec.attention_factor == pytest.approx(wanted)
@@ -419,7 +422,7 @@ def test_ministral_takes_its_factor_back_by_a_second_mscale(mscale: float) -> No
 
 def test_the_converter_takes_the_rotated_part_of_latent_heads() -> None:
     for keys, width in (({"qk_rope_head_dim": 32}, 32), ({}, 64)):
-        spec = read("llama.cpp", "deepseek_v3", head_dim=96, **keys).main
+        spec = read("llama.cpp", "deepseek_v3", head_dim=96, **keys).main_spec
         assert spec is not None
         assert spec.rotary_dim == width
 
@@ -462,7 +465,7 @@ def test_a_block_without_a_type_stops_classes_of_transformers_4(
 )
 def test_which_name_of_a_type_wins_in_transformers_4(kind: str, method: str) -> None:
     block = {**YARN, "type": "linear"}
-    spec = read("transformers-4.57", kind, rope_scaling=block).main
+    spec = read("transformers-4.57", kind, rope_scaling=block).main_spec
     assert spec is not None
     assert spec.method.startswith(method)
 
@@ -470,7 +473,7 @@ def test_which_name_of_a_type_wins_in_transformers_4(kind: str, method: str) -> 
 def test_idefics_had_its_frequencies_in_code() -> None:
     """modeling_idefics.py:556 of 4.57.1: IdeficsEmbedding(self.head_dim)."""
     for release in BEFORE_5:
-        spec = read(release, "idefics", rope_scaling=YARN, rope_theta=5e5).main
+        spec = read(release, "idefics", rope_scaling=YARN, rope_theta=5e5).main_spec
         assert spec is not None
         assert (spec.base, spec.method) == (1e4, "unscaled")
 
@@ -497,11 +500,11 @@ def test_zamba_2_of_transformers_4_stretches_its_base() -> None:
         "head_dim": 64,  # of which these releases take no notice
     }
     for release in BEFORE_5:
-        spec = read(release, "zamba2", **keys).main
+        spec = read(release, "zamba2", **keys).main_spec
         assert spec is not None
         assert spec.base == pytest.approx(82133.72235993925, rel=1e-12)
         assert spec.rotary_dim == 160
-    newer = read("transformers-5", "zamba2", **keys).main
+    newer = read("transformers-5", "zamba2", **keys).main_spec
     assert newer is not None
     assert newer.base == 1e4
 
@@ -510,7 +513,7 @@ def test_bamba_of_transformers_4_takes_the_share_of_the_file() -> None:
     """As 4.57.1 ran: a key of the file is set behind the number in the class."""
     for share, width in ((0.25, 32), (None, 64)):
         keys = {} if share is None else {"partial_rotary_factor": share}
-        spec = read("transformers-4.57", "bamba", **keys).main
+        spec = read("transformers-4.57", "bamba", **keys).main_spec
         assert spec is not None
         assert spec.rotary_dim == width
 
@@ -548,7 +551,7 @@ def test_a_share_of_null_is_a_missing_one_to_the_converter(
     kind: str, width: int
 ) -> None:
     """conversion/base.py:1374, glm.py:26 and :158, qwen.py:392, phi.py:155."""
-    spec = read("llama.cpp", kind, partial_rotary_factor=None, head_dim=128).main
+    spec = read("llama.cpp", kind, partial_rotary_factor=None, head_dim=128).main_spec
     assert spec is not None
     assert spec.rotary_dim == width
     block = {"rope_type": "default", "partial_rotary_factor": None, "rope_theta": 1e4}

@@ -75,7 +75,7 @@ def statuses(result):
 
 
 def test_llama_without_scaling():
-    spec = reading(LLAMA).main
+    spec = reading(LLAMA).main_spec
     np.testing.assert_allclose(spec.inv_freq(131072), write_plainly(128, 500000.0))
     assert (spec.attention_factor, spec.claimed_len) == (1.0, 131072)
 
@@ -85,10 +85,14 @@ def test_linear_counts_under_its_older_name_only():
     factor.
     """
     older = scaled(LLAMA, type="linear", factor=4.0)
-    np.testing.assert_allclose(older.main.inv_freq(1), write_plainly(128, 500000.0) / 4)
+    np.testing.assert_allclose(
+        older.main_spec.inv_freq(1), write_plainly(128, 500000.0) / 4
+    )
     assert statuses(older)["rope_scaling.factor"] == "translated"
     newer = scaled(LLAMA, rope_type="linear", factor=4.0)
-    np.testing.assert_allclose(newer.main.inv_freq(1), write_plainly(128, 500000.0))
+    np.testing.assert_allclose(
+        newer.main_spec.inv_freq(1), write_plainly(128, 500000.0)
+    )
     assert statuses(newer)["rope_scaling.rope_type"] == "ignored"
     assert statuses(newer)["rope_scaling.factor"] == "ignored"
 
@@ -101,7 +105,7 @@ def test_llama3_counts_under_its_newer_name_only_and_with_its_own_original_lengt
     pair 32 has 4443).
     """
     read_ = scaled(LLAMA, rope_type="llama3", **LLAMA3)
-    ratio = write_plainly(128, 500000.0) / read_.main.inv_freq(64)
+    ratio = write_plainly(128, 500000.0) / read_.main_spec.inv_freq(64)
     assert (np.isclose(ratio, 1).sum(), np.isclose(ratio, 8).sum()) == (25, 32)
     wavelength = 2 * math.pi * 500000.0 ** (50 / 128)
     smooth = (4096 / wavelength - 1) / 3
@@ -110,20 +114,22 @@ def test_llama3_counts_under_its_newer_name_only_and_with_its_own_original_lengt
         statuses(read_)["rope_scaling.original_max_position_embeddings"] == "translated"
     )
     older = scaled(LLAMA, type="llama3", **LLAMA3)
-    np.testing.assert_allclose(older.main.inv_freq(64), write_plainly(128, 500000.0))
+    np.testing.assert_allclose(
+        older.main_spec.inv_freq(64), write_plainly(128, 500000.0)
+    )
 
 
 def test_what_llama3_leaves_out_has_defaults():
     """cmp.Or takes 8, 1, 4 and 8192 for what is missing or 0."""
-    bare = scaled(LLAMA, rope_type="llama3").main.inv_freq(64)
+    bare = scaled(LLAMA, rope_type="llama3").main_spec.inv_freq(64)
     full = {**LLAMA3, "original_max_position_embeddings": 8192}
     np.testing.assert_allclose(
-        bare, scaled(LLAMA, rope_type="llama3", **full).main.inv_freq(64)
+        bare, scaled(LLAMA, rope_type="llama3", **full).main_spec.inv_freq(64)
     )
     zero = scaled(
         LLAMA, rope_type="llama3", factor=0, original_max_position_embeddings=0
     )
-    np.testing.assert_allclose(bare, zero.main.inv_freq(64))
+    np.testing.assert_allclose(bare, zero.main_spec.inv_freq(64))
 
 
 @pytest.mark.parametrize("kind", ["yarn", "dynamic", "longrope"])
@@ -132,9 +138,9 @@ def test_llama_drops_the_other_methods(kind):
     for name in ("type", "rope_type"):
         result = scaled(LLAMA, **{name: kind}, **YARN)
         np.testing.assert_allclose(
-            result.main.inv_freq(1 << 18), write_plainly(128, 500000.0)
+            result.main_spec.inv_freq(1 << 18), write_plainly(128, 500000.0)
         )
-        assert result.main.attention_factor == 1.0
+        assert result.main_spec.attention_factor == 1.0
         assert statuses(result)[f"rope_scaling.{name}"] == "ignored"
 
 
@@ -152,10 +158,14 @@ def test_a_file_of_version_5_loses_base_and_scaling():
     bare = {key: value for key, value in LLAMA.items() if key != "rope_theta"}
     block = {"rope_type": "llama3", "rope_theta": 500000.0, **LLAMA3}
     result = reading(bare, rope_parameters=block)
-    np.testing.assert_allclose(result.main.inv_freq(64), write_plainly(128, 10000.0))
+    np.testing.assert_allclose(
+        result.main_spec.inv_freq(64), write_plainly(128, 10000.0)
+    )
     assert {statuses(result)[f"rope_parameters.{key}"] for key in block} == {"ignored"}
     unscaled = reading(bare, rope_scaling={"rope_type": "llama3", **LLAMA3})
-    np.testing.assert_allclose(unscaled.main.inv_freq(64), write_plainly(128, 10000.0))
+    np.testing.assert_allclose(
+        unscaled.main_spec.inv_freq(64), write_plainly(128, 10000.0)
+    )
     document = Document("v5", "config", {**bare, "rope_parameters": block})
     findings = audit(document, runtime="transformers-5,ollama").findings
     assert "ollama takes base 10000" in next(
@@ -172,7 +182,7 @@ def test_a_head_that_is_not_hidden_size_over_heads_is_refused():
     assert result.outcome == "refused"
     assert "160" in result.problem
     assert statuses(result)["head_dim"] == "refused"
-    assert reading(LLAMA, head_dim=128).main.rotary_dim == 128
+    assert reading(LLAMA, head_dim=128).main_spec.rotary_dim == 128
 
 
 def test_go_reads_whole_numbers_only_where_they_are_written_as_such():
@@ -184,7 +194,7 @@ def test_go_reads_whole_numbers_only_where_they_are_written_as_such():
 
 
 def test_a_base_is_a_number_of_32_bits():
-    assert reading(LLAMA, rope_theta=2044497.12).main.base == 2044497.125
+    assert reading(LLAMA, rope_theta=2044497.12).main_spec.base == 2044497.125
 
 
 def test_qwen2_stops_at_a_factor():
@@ -206,14 +216,14 @@ def test_qwen2_stops_at_a_factor():
     )
     for unscaled in plain_ones:
         np.testing.assert_allclose(
-            scaled(QWEN2, **unscaled).main.inv_freq(1), write_plainly(128, 1e6)
+            scaled(QWEN2, **unscaled).main_spec.inv_freq(1), write_plainly(128, 1e6)
         )
 
 
 def test_qwen2_takes_its_width_from_hidden_size():
     """head_dim is no field of qwen2Model."""
     result = reading(QWEN2, head_dim=64)
-    assert result.main.rotary_dim == 128
+    assert result.main_spec.rotary_dim == 128
     assert statuses(result)["head_dim"] == "ignored"
 
 
@@ -232,12 +242,12 @@ def test_phi3s_tables_and_factor():
     """
     lists = {"short_factor": [1.5] * 48, "long_factor": [6.0] * 48}
     result = scaled(PHI3, type="longrope", attention_factor=2.0, **lists)
-    spec = result.main
+    spec = result.main_spec
     np.testing.assert_allclose(spec.inv_freq(4096), write_plainly(96, 10000.0) / 1.5)
     np.testing.assert_allclose(spec.inv_freq(4097), write_plainly(96, 10000.0) / 6)
     assert spec.attention_factor == pytest.approx(1.190238, abs=1e-6)
     assert statuses(result)["rope_scaling.attention_factor"] == "ignored"
-    yarn = scaled(PHI3, type="yarn", **lists).main
+    yarn = scaled(PHI3, type="yarn", **lists).main_spec
     assert yarn.attention_factor == pytest.approx(1 + 0.1 * math.log(32))
 
 
@@ -262,9 +272,9 @@ def test_gpt_oss_is_read_but_for_truncate():
     block = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0}
     block["original_max_position_embeddings"] = 4096
     result = scaled(GPT_OSS, truncate=False, **block)
-    ratio = write_plainly(64, 150000.0) / result.main.inv_freq(131072)
+    ratio = write_plainly(64, 150000.0) / result.main_spec.inv_freq(131072)
     assert (np.isclose(ratio, 1).sum(), np.isclose(ratio, 32).sum()) == (9, 14)
-    assert result.main.attention_factor == pytest.approx(1 + 0.1 * math.log(32))
+    assert result.main_spec.attention_factor == pytest.approx(1 + 0.1 * math.log(32))
     assert statuses(result)["rope_scaling.truncate"] == "ignored"
 
 
@@ -273,8 +283,8 @@ def test_gpt_osss_own_names_win():
     named.
     """
     own = reading(GPT_OSS, rope_scaling_factor=16.0, rope_scaling={"factor": 32.0})
-    assert own.main.scaling.factor == 16.0
-    assert own.main.trained_len == 4096
+    assert own.main_spec.scaling.factor == 16.0
+    assert own.main_spec.trained_len == 4096
     assert statuses(own)["rope_scaling.factor"] == "overridden"
 
 
@@ -290,7 +300,7 @@ def test_other_architectures_are_not_guessed(name):
 
 def test_llama_cpps_flags_are_not_ollamas():
     flags = {"rope_scale": 4.0, "rope_scaling": "linear"}
-    assert read(RUNTIMES["ollama"], LLAMA, flags).main == reading(LLAMA).main
+    assert read(RUNTIMES["ollama"], LLAMA, flags).main_spec == reading(LLAMA).main_spec
 
 
 def test_the_output_says_that_it_was_only_read():

@@ -48,12 +48,12 @@ def test_the_builder_makes_this_table(name: str, row: dict[str, Any]) -> None:
     if "refused" in row:
         assert reading.outcome == "refused", reading.problem
         return
-    assert reading.main is not None, reading.problem
-    longer = reading.main.inv_freq(65536)
+    assert reading.main_spec is not None, reading.problem
+    longer = reading.main_spec.inv_freq(65536)
     np.testing.assert_allclose(longer, row["inv_freq"], rtol=3e-6)
     shorter = row.get("short", row["inv_freq"])
-    np.testing.assert_allclose(reading.main.inv_freq(16), shorter, rtol=3e-6)
-    assert reading.main.attention_factor == pytest.approx(row["factor"], rel=1e-6)
+    np.testing.assert_allclose(reading.main_spec.inv_freq(16), shorter, rtol=3e-6)
+    assert reading.main_spec.attention_factor == pytest.approx(row["factor"], rel=1e-6)
     assert row.get("long_factor", row["factor"]) == row["factor"]
 
 
@@ -74,8 +74,8 @@ def test_a_null_block_stops_the_builder_with_the_older_release_alone() -> None:
     document = Document("config.json", "config", QWEN)
     result = audit(document, runtime="onnxruntime-genai", precision=False)
     newer, older = result.readings
-    assert newer.main is not None
-    assert (newer.main.base, newer.main.rotary_dim) == (1e6, 128)
+    assert newer.main_spec is not None
+    assert (newer.main_spec.base, newer.main_spec.rotary_dim) == (1e6, 128)
     assert older.outcome == "refused"
     assert mentions(older.problem, "rope_scaling", "null", "TypeError")
     assert "E02" in {finding.code for finding in result.findings}

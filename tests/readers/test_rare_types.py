@@ -28,7 +28,7 @@ def read(runtime: str, kind: str, name: str, **keys: Any) -> registry.Reading:
 
 
 def read_main(runtime: str, kind: str, name: str, **keys: Any) -> RopeSpec:
-    spec = read(runtime, kind, name, **keys).main
+    spec = read(runtime, kind, name, **keys).main_spec
     assert spec is not None
     return spec
 
@@ -215,7 +215,7 @@ def test_a_scaling_beside_the_language_model_of_any_class_needs_a_length(
     }
     assert read("transformers-5", kind, "", **keys).outcome == "refused"
     keys["max_position_embeddings"] = 8192
-    spec = read("transformers-5", kind, "", **keys).main
+    spec = read("transformers-5", kind, "", **keys).main_spec
     assert spec is not None and spec.method == "unscaled" and spec.base == 2e4
 
 
@@ -225,7 +225,7 @@ def test_a_whole_with_a_length_of_its_own_takes_a_scaling_beside_its_part() -> N
     keys: dict[str, Any] = {"text_config": {**SIZES, "rope_theta": 2e4}}
     keys["rope_scaling"] = scaling | {"original_max_position_embeddings": 8192}
     for base in ({}, {"rope_theta": 1e4}):
-        spec = read("transformers-5", "vibevoice_asr", "", **keys, **base).main
+        spec = read("transformers-5", "vibevoice_asr", "", **keys, **base).main_spec
         assert spec is not None and spec.method == "unscaled" and spec.base == 2e4
 
 

@@ -209,7 +209,7 @@ def test_the_reader_of_transformers_computes_what_its_class_does(
     assert tables
     for name, table in tables.items():
         layer = name.removesuffix("inv_freq").removesuffix("_")
-        spec = result.reference.layers.get(layer) or result.reference.main
+        spec = result.reference.layers.get(layer) or result.reference.main_spec
         assert spec is not None
         np.testing.assert_allclose(
             spec.inv_freq(64), table.numpy(), rtol=2e-6, atol=1e-12
@@ -311,7 +311,7 @@ def test_a_flat_file_of_a_model_of_images_is_read_where_the_class_reads_it() -> 
     }
     config["rope_scaling"] = {"type": "default", "mrope_section": [8, 12, 12]}
     for name in ("transformers-4.55", "transformers-4.57"):
-        spec = registry.read(registry.RUNTIMES[name], config).main
+        spec = registry.read(registry.RUNTIMES[name], config).main_spec
         assert spec is not None
         assert (spec.base, spec.head_dim, spec.rotary_dim, spec.length) == (
             77777,
@@ -334,8 +334,8 @@ def test_a_release_reads_only_its_own_model_types() -> None:
     ones["original_max_position_embeddings"] = 8192
     scout["rope_scaling"] = {"rope_type": "llama3", **ones}
     reading = registry.read(registry.RUNTIMES["transformers-5"], scout)
-    assert reading.main is not None
-    assert reading.main.pairing == "interleaved"
+    assert reading.main_spec is not None
+    assert reading.main_spec.pairing == "interleaved"
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_bases_that_no_runtime_can_hold_are_not_modelled(base, says) -> None:
         "rope_theta": base,
     }
     reading = registry.read(registry.RUNTIMES["transformers-5"], config)
-    assert (reading.main is None) == bool(says)
+    assert (reading.main_spec is None) == bool(says)
     assert says in reading.problem
 
 
@@ -385,7 +385,11 @@ def test_bases_in_keys_of_their_own_are_read_where_the_code_was_read() -> None:
         (dbrx, 5e5, 128, 32768),
     ):
         found = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
-        read = {name: reading.main for name, reading in found.items() if reading.main}
+        read = {
+            name: reading.main_spec
+            for name, reading in found.items()
+            if reading.main_spec
+        }
         assert sorted(read) == ["llama.cpp", "sglang", "vllm"]
         for spec in read.values():
             assert (spec.base, spec.rotary_dim, spec.head_dim) == (base, width, 128)
@@ -605,7 +609,9 @@ def test_a_type_is_read_where_its_code_was_read(
     config = dict(
         from_json_of({key: value for key, value in config.items() if value != ""})
     )
-    found = {n: registry.read(r, config).main for n, r in registry.RUNTIMES.items()}
+    found = {
+        n: registry.read(r, config).main_spec for n, r in registry.RUNTIMES.items()
+    }
     specs = {n: (s.base, s.rotary_dim, s.head_dim) for n, s in found.items() if s}
     assert specs == dict.fromkeys(readers, wanted)
 
@@ -649,7 +655,7 @@ def test_a_language_model_under_another_name_is_found(
     }
     config = from_json_of({"model_type": outer, name: part, **others})
     for release in ("transformers-5", "transformers-4.57"):
-        spec = registry.read(registry.RUNTIMES[release], config).main
+        spec = registry.read(registry.RUNTIMES[release], config).main_spec
         assert spec is not None
         assert (spec.base, spec.rotary_dim) == (77777.0, 64)
 
@@ -661,7 +667,7 @@ def test_the_first_internlm_scales_beyond_its_length_as_its_own_code_did() -> No
         for release in sorted(OLD):
             spec = registry.read(
                 registry.RUNTIMES[release], from_json_of({**config, **keys})
-            ).main
+            ).main_spec
             assert spec is not None
             slowest = (10000 * 4 ** (128 / 126)) ** (-126 / 128)
             assert spec.inv_freq(4 * 8192)[-1] == pytest.approx(slowest)
@@ -680,7 +686,7 @@ def test_scalings_that_vllm_alone_reads() -> None:
         "model_type": "telechat3",
         "architectures": ["TeleChat3ForCausalLM"],
     }
-    spec = registry.read(vllm, {**config, "rope_scaling": block}).main
+    spec = registry.read(vllm, {**config, "rope_scaling": block}).main_spec
     assert spec is not None
     assert spec.attention_factor == pytest.approx(0.07 * np.log(8) + 1)
     assert spec.claimed_len == 8192
@@ -696,11 +702,11 @@ def test_scalings_that_vllm_alone_reads() -> None:
         "rope_theta": 2e4,
     }
     config["rope_scaling"] = block
-    spec = registry.read(vllm, config).main
+    spec = registry.read(vllm, config).main_spec
     assert spec is not None
     pairs = np.arange(0, 128, 2) / 128
     np.testing.assert_allclose(spec.inv_freq(64), (8 * 2e4) ** -pairs / 8 ** (2 / 128))
-    half = registry.read(vllm, {**config, "partial_rotary_factor": 0.5}).main
+    half = registry.read(vllm, {**config, "partial_rotary_factor": 0.5}).main_spec
     assert half is not None
     np.testing.assert_allclose(
         half.inv_freq(64), (8 * 2e4) ** -pairs[::2] / 8 ** (2 / 64)
@@ -753,7 +759,7 @@ def test_nomic_claims_what_its_classes_and_the_converter_take() -> None:
             ("vllm", 2048),
             ("llama.cpp", converted),
         ):
-            main = registry.read(registry.RUNTIMES[name], config).main
+            main = registry.read(registry.RUNTIMES[name], config).main_spec
             assert main is not None
             assert main.claimed_len == length
 
@@ -846,7 +852,7 @@ def test_the_converters_that_write_longropes_tables(kind: str) -> None:
             "original_max_position_embeddings": 4096,
         },
     }
-    spec = registry.read(registry.RUNTIMES["llama.cpp"], config).main
+    spec = registry.read(registry.RUNTIMES["llama.cpp"], config).main_spec
     assert spec is not None
     assert spec.inv_freq(64)[0] == pytest.approx(1 / 1.5)
 

@@ -846,6 +846,6 @@ def test_heads_of_deepseek_s_first_models_follow_from_their_sizes() -> None:
         "rope_theta": 10000.0,
     }
     for name in ("vllm", "sglang"):
-        spec = registry.read(registry.RUNTIMES[name], config).main
+        spec = registry.read(registry.RUNTIMES[name], config).main_spec
         assert spec is not None
         assert spec.rotary_dim == 128

@@ -43,12 +43,12 @@ LLAMA_31 = {
 )
 def test_megatron_computes_this(row: dict[str, Any]) -> None:
     reading = read(TRAINERS["megatron-lm"], LLAMA, parse_flags(row["flags"]).settings)
-    assert reading.main is not None, reading.problem
-    ours = reading.main.inv_freq(4096)
+    assert reading.main_spec is not None, reading.problem
+    ours = reading.main_spec.inv_freq(4096)
     np.testing.assert_allclose(ours, row["inv_freq"], rtol=2e-6, atol=1e-12)
-    assert reading.main.attention_factor == 1.0
+    assert reading.main_spec.attention_factor == 1.0
     interleaved = "--rotary-interleaved" in row["flags"]
-    assert reading.main.pairing == ("interleaved" if interleaved else "half")
+    assert reading.main_spec.pairing == ("interleaved" if interleaved else "half")
 
 
 @pytest.mark.parametrize("row", LLAMAFACTORY["rows"])
@@ -77,10 +77,10 @@ def test_a_trainer_computes_this_from_a_file(name: str, row: dict[str, Any]) -> 
     if "refused" in row:
         assert reading.outcome == "refused", reading.problem
         return
-    assert reading.main is not None, reading.problem
+    assert reading.main_spec is not None, reading.problem
     assert row["config"]["model_type"] in TRAINERS[name].compared_types
-    same_at_every_length(reading.main, row["inv_freq"])
-    ours = reading.main.attention_factor, reading.main.softmax_factor
+    same_at_every_length(reading.main_spec, row["inv_freq"])
+    ours = reading.main_spec.attention_factor, reading.main_spec.softmax_factor
     assert ours == pytest.approx((row["factor"], row.get("score", 1.0)), rel=1e-6)
 
 
@@ -111,10 +111,12 @@ def test_torchtitan_builds_this_model(row: dict[str, Any]) -> None:
             "head_dim": width,
         }
         reading = read(TRAINERS["torchtitan"], config)
-        assert reading.main is not None, (kind, reading.problem)
-        assert row["model"] in reading.main.base_source
-        same_at_every_length(reading.main, row["inv_freq"])
-        assert reading.main.logit_multiplier == pytest.approx(row["factor"], rel=1e-6)
+        assert reading.main_spec is not None, (kind, reading.problem)
+        assert row["model"] in reading.main_spec.base_source
+        same_at_every_length(reading.main_spec, row["inv_freq"])
+        assert reading.main_spec.logit_multiplier == pytest.approx(
+            row["factor"], rel=1e-6
+        )
 
 
 def test_what_was_trained_is_compared_with_what_serves_it() -> None:
@@ -140,7 +142,7 @@ def test_bad_flags_of_trainers_refuse() -> None:
         "--use-rope-scaling --rotary-seq-len-interpolation-factor 4",
     ):
         reading = read(TRAINERS["megatron-lm"], LLAMA, parse_flags(flags).settings)
-        assert reading.main is None, flags
+        assert reading.main_spec is None, flags
         assert reading.problem
     flags_of = {"rope_scaling": "longrope"}
     assert read(TRAINERS["llamafactory"], LLAMA, flags_of).outcome == "refused"

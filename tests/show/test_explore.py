@@ -134,7 +134,7 @@ def list_files(
 def test_the_page_reads_a_file_as_the_class_of_its_type(name):
     for file, expected in list_files(explore.list_types()[name]):
         reading = read(RUNTIMES[REFERENCE], {"model_type": name, **file})
-        assert reading.main is not None, (file, reading.problem)
+        assert reading.main_spec is not None, (file, reading.problem)
         spec = reading.layers[reading.main_layer]
         found = spec.base, spec.head_dim, spec.rotary_dim, spec.scaling.name
         assert (*found, spec.trained_len) == expected, file

@@ -61,8 +61,8 @@ def find_spec(case: Case) -> RopeSpec:
     reading = registry.read(
         registry.RUNTIMES[registry.REFERENCE], text_config.to_dict()
     )
-    if reading.main is not None and reading.main.axes is not None:
-        return reading.main
+    if reading.main_spec is not None and reading.main_spec.axes is not None:
+        return reading.main_spec
     rope = getattr(text_config, "rope_parameters", None) or {}
     if rope.get("mrope_section"):
         raise CannotAskError("nobody looked at which pairs its axes have")

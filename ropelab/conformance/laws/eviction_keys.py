@@ -377,8 +377,8 @@ def find_spec(case: Case, layer: int) -> RopeSpec | None:
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
     kinds = getattr(text, "layer_types", None)
     if not kinds:
-        return reading.main
-    return reading.layers.get(kinds[layer], reading.main)
+        return reading.main_spec
+    return reading.layers.get(kinds[layer], reading.main_spec)
 
 
 def order_features(width: int, layout: str) -> Tensor:

@@ -197,7 +197,7 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
     """Return a row per layer that rotates, as `judge_layer` makes it."""
     text = find_text_config(case)
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
-    if reading.main is None:
+    if reading.main_spec is None:
         raise CannotAskError(f"its configuration is not read: {reading.problem}")
     kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
 
@@ -207,7 +207,7 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
     for layer, turn in turns.items():
         if turn is None:
             continue
-        spec = reading.layers.get(kinds[layer], reading.main)
+        spec = reading.layers.get(kinds[layer], reading.main_spec)
         first_row = rows[0] if rows else None
         row = judge_layer(layer, turn, positions, spec, first_row)
         if is_of_transformers and not row["wrong"]:
