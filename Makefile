@@ -8,7 +8,7 @@ TORCH := torch==2.13.0
 # process compiles three hundred files of tests anew, which takes 7 s.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 
-.PHONY: all-figures reference reference-models smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles compatibility doctor lowest wheel dist clean clean-results help
+.PHONY: all-figures reference reference-models smollm2 second-corpus docs lock test test-all suite suite-all suite-ray stress golden lint bench oracles compatibility doctor lowest wheel dist clean clean-results help
 
 help:                ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -33,12 +33,18 @@ second-corpus: $(READY) ## fetch Django's documentation from PyPI into build/ an
 test: $(READY)         ## lint, types, and every test that its input alone decides (4 minutes)
 	@$(MAKE) --no-print-directory --jobs=2 lint suite
 
-test-all: lint         ## the same, and what trains, starts processes, kills, waits, or needs a browser
-	$(PYTEST) -m 'not (ray or stress)'
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m ray
+test-all: $(READY)     ## the same, and what trains, starts processes, kills, waits, or needs a browser (12 minutes)
+	@$(MAKE) --no-print-directory --jobs=3 lint suite-all suite-ray
 
 suite: $(READY)        ## the tests of `make test` alone
 	$(PYTEST)
+
+suite-all: $(READY)    ## the tests of `make test-all` alone, without Ray's
+	$(PYTEST) -m 'not (ray or stress)'
+
+# A cluster of Ray waits for its own processes most of the time, so it has no core of its own.
+suite-ray: $(READY)    ## the tests that start Ray
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m ray
 
 stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
 	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress

@@ -47,8 +47,8 @@ ROOM_BYTES = 2 * 2**30
 OF_THE_USER = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME")
 
 WITH_WORKERS = ("processes", "ray", "stress")
-# Tests that are about pictures, or that compute in processes of their own.
-RENDERED = ("pictures", "slow", "processes", "ray", "browser", "installed", "stress")
+# Tests that look at pictures, besides those of tests/show.
+RENDERED = ("pictures", "browser", "installed")
 ROOT = Path(__file__).parents[1]
 
 

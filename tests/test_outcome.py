@@ -247,6 +247,15 @@ def test_what_is_no_config_file_is_refused_at_once(tmp_path, kind):
     assert str(path) in done.stderr
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results with one finished run of freqs."""
+    folder = tmp_path_factory.mktemp("finished")
+    done = ropelab("freqs", "--quiet", "--no-figures", cwd=folder)
+    assert done.returncode == 0
+    return folder / "results"
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(
     "arguments",
@@ -258,10 +267,10 @@ def test_what_is_no_config_file_is_refused_at_once(tmp_path, kind):
     ids=" ".join,
 )
 def test_a_name_that_is_not_utf_8_is_refused_at_the_start(
-    tmp_path: Path, arguments: list[str]
+    tmp_path: Path, finished: Path, arguments: list[str]
 ) -> None:
-    assert ropelab("freqs", "-q", cwd=tmp_path).returncode == 0
-    shutil.copytree(tmp_path / "results", tmp_path / "\udcff")
+    shutil.copytree(finished, tmp_path / "results")
+    shutil.copytree(finished, tmp_path / "\udcff")
     for folder, content in (
         ("text", "words " * 20_000),
         ("configs", 'experiment = "freqs"'),
@@ -277,8 +286,10 @@ def test_a_name_that_is_not_utf_8_is_refused_at_the_start(
 
 
 @pytest.mark.processes
-def test_a_run_whose_name_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
-    assert ropelab("freqs", "-q", cwd=tmp_path).returncode == 0
+def test_a_run_whose_name_is_not_utf_8_is_left_out(
+    tmp_path: Path, finished: Path
+) -> None:
+    shutil.copytree(finished, tmp_path / "results")
     (run,) = (tmp_path / "results/freqs").iterdir()
     shutil.copytree(run, run.with_name("\udcff-1"))
     done = ropelab("run", "freqs", cwd=tmp_path, capture_output=True)

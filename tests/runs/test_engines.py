@@ -28,6 +28,7 @@ from tests.runs.cells_of_tests import (
     Disk,
     Fails,
     Killed,
+    Product,
     Sequel,
     Sleeps,
     Slow,
@@ -76,7 +77,7 @@ def bytes_of(root: Path) -> dict[str, bytes]:
 
 @pytest.mark.processes
 def test_tables_are_the_same_here_and_with_any_number_of_workers(tmp_path):
-    cells = [Sum(seed) for seed in range(5)]
+    cells = [Product(seed) for seed in range(5)]
     for name, engine in (("here", Here()), ("one", Workers(1)), ("two", Workers(2))):
         found = computed(engine, cells, Context(cells=Cells(tmp_path / name)))
         assert found == dict.fromkeys(cells)

@@ -216,6 +216,7 @@ def test_what_is_finished_is_not_computed_again(files, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.pictures
 def test_a_sweep_ends_in_one_table_one_figure_and_a_file_that_asks_for_it_again(
     call, files
 ):
