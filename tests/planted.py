@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import ropelab
 from ropelab import experiments
+from ropelab.lab import Lab
 from ropelab.plan import Plan
 from ropelab.runs import store
 from ropelab.runs.config import Label
@@ -72,10 +72,11 @@ WITH_CORPUS = ("base-empirical", "encodings", "spectrum", "extrapolate", "evalua
 ASKED: dict[str, dict[str, Any]] = {"evaluate": {"model": "."}}
 
 
-def make_runs(results: Path, corpus: str) -> None:
+def make_runs(results: Path, corpus: str, figures: bool = True) -> None:
     """Make one run of each experiment; a tiny model of bytes stands for a released one."""
     from tests.models.released.tiny import reader_of_bytes
 
+    lab = Lab(results, figures=figures)
     for name, given in VALUES.items():
         values = dict(given)
         if name in WITH_CORPUS:
@@ -84,7 +85,7 @@ def make_runs(results: Path, corpus: str) -> None:
             model = results.parent / "model"
             model.mkdir(parents=True)
             values["model"] = reader_of_bytes(model, bos=True)
-        ropelab.make_experiment_function(name)(results=results, **values)
+        lab.run(lab.prepare(name, values))
 
 
 def plant(results: Path) -> list[Path]:

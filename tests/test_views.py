@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def results(tmp_path_factory: pytest.TempPathFactory, corpus: str) -> Path:
     """Return a folder with a run of each experiment that makes runs of its own."""
     folder = tmp_path_factory.mktemp("views") / "results"
-    make_runs(folder, corpus)
+    make_runs(folder, corpus, figures=False)
     return folder
 
 
