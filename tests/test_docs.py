@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from ropelab.claims.committed import COMMITTED_FILE, HERE
+from ropelab.claims.ledger import CLAIMS
 from ropelab.cli.app import make_application
 from ropelab.models.lm.source import Mixture
 from ropelab.readers.registry import RUNTIMES
@@ -57,6 +58,16 @@ CONSTANTS = {
         "0.5 L",
         "0.75 L",
         "1.5 L",
+        "Qwen2.5's 1e6",
+        "`partial_rotary_factor` 0.5",
+        # What the claims on theories ask.
+        "at the bound for e = 0.9",
+        "leaves 0.9 of a score in layer 1",
+        "At base 1e7",
+        "In the last 8192 of 262,144 tokens",
+        "at base 1e7",
+        "within 0.05 of 1/2",
+        "by a little more than 0.05",
     ),
 }
 WRITTEN = tuple(docs.TARGETS.values())
@@ -104,6 +115,17 @@ def inside(span, outer):
     return outer[0] <= span[0] and span[1] <= outer[1]
 
 
+def test_differences_of_shares_are_in_points():
+    assert docs.points([0.884, 0.8225, 0.946]) == "88 points [82, 95]"
+    assert docs.points([-0.118, -0.206, 0.001]) == "-12 points [-21, 0]"
+
+
+def test_printed_bases_are_near_bases_that_hold():
+    """Of 16384 and 32768 tokens no base with the printed digits holds, by proof."""
+    assert docs.hold_as_rounded() == [2**12, 2**17, 2**18, 2**19, 2**20]
+    assert docs.fails_at(6.4e5, 128, 32768) == "27,685"
+
+
 def test_a_result_is_recognized():
     text = "0.97 of 1,024.5 in 6.5e-7 or 1e6, 12 % and 7 of 11, not 8192 or 4 times"
     found = [match.group() for match in NUMBER.finditer(text)]
@@ -128,6 +150,23 @@ def test_links_lead_somewhere(file):
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text())
     missing = [target for target in targets if not (path.parent / target).exists()]
     assert not missing
+
+
+def test_links_into_the_gallery_lead_to_sections():
+    gallery = (ROOT / "results/reference/README.md").read_text()
+    titles = re.findall(r"^## (.*)$", gallery, re.MULTILINE)
+    anchors = {docs.write_anchor(title) for title in titles}
+    text = (ROOT / "docs/findings.md").read_text()
+    linked = re.findall(r"results/reference/README\.md#([^)]+)", text)
+    assert len(linked) > 20
+    assert set(linked) <= anchors
+
+
+def test_findings_have_every_claim_on_theories():
+    text = (ROOT / "docs/findings.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)
+    asked = [claim.id for claim in CLAIMS if claim.family == "theories"]
+    assert [name for name in rows if name in asked] == asked
 
 
 @pytest.mark.parametrize("file", LINKED)

@@ -13,7 +13,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from textwrap import TextWrapper
@@ -26,6 +26,7 @@ from ropelab.readers.registry import RUNTIMES
 from ropelab.runs.labels import label_method, label_rows, write_roughly
 from ropelab.runs.sentences import write_with_interval
 from ropelab.runs.stats import average_samples
+from ropelab.show.gallery import write_anchor
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results" / "reference"
@@ -84,6 +85,11 @@ class Run:
     def value(self, name: str, column: str, /, **equal: object) -> float:
         """The mean of a column over rows: over seeds, where there are several."""
         return float(self.rows(name, **equal)[column].mean())
+
+    @property
+    def section(self) -> str:
+        """The anchor of the run's section in the gallery, results/reference/README.md."""
+        return write_anchor(f"{self.folder.parent.name} {self.folder.name}")
 
     def figure(self, name: str, depth: int = 2) -> str:
         """The path of a figure from a file that many folders below the root."""
@@ -162,11 +168,17 @@ class Run:
         """The difference a - b of two rows there, with its interval: `0.073 [0.042,
         0.105]`.
         """
+        return interval(self.gap_ends(a, b, at, metric))
+
+    def gap_ends(
+        self, a: str, b: str, at: float, metric: str = "nll_bucket"
+    ) -> list[float]:
+        """The difference a - b of two rows there, and the ends of its interval."""
         row = self._compared(a, b, at, metric)
         ends = [row["difference"], row["ci_low"], row["ci_high"]]
         if row["method_a"] != a:
             ends = [-ends[0], -ends[2], -ends[1]]
-        return interval(ends)
+        return ends
 
     def verdict(self, a: str, b: str, at: float, metric: str = "nll_bucket") -> str:
         """The better of two rows there, or `~`."""
@@ -211,17 +223,35 @@ class Run:
             lines.append(row(f"`{label}`", *cells))
         return "\n".join(lines)
 
+    # For `claims`: rows are findings about claims.
+
+    def finding(self, name: str, pattern: str) -> pd.Series:
+        """The one finding about a claim whose description has this pattern."""
+        found = self.rows("findings", id=name)
+        found = found[found["what"].str.contains(pattern)]
+        return only(row for _, row in found.iterrows())
+
+    def finding_interval(self, name: str, pattern: str) -> str:
+        """The number and the interval with which such a finding begins."""
+        measured = self.finding(name, pattern)["measured"]
+        return str(re.match(r"\S+ \[[^]]+\]", measured).group())
+
     # For `encodings`: rows are encodings.
 
     def recall_gap(self, a: str, b: str, back: int, context: int) -> str:
         """The difference a - b in recall of two encodings, trained with the same seeds,
         with its interval over seeds.
         """
+        return interval(self.recall_gap_ends(a, b, back, context), 2)
+
+    def recall_gap_ends(self, a: str, b: str, back: int, context: int) -> list[float]:
+        """That difference and the ends of its interval."""
         at = {"distance_tokens": back, "context_tokens": context}
         recalls = self.rows("copy_accuracy", **at).pivot(
             index="seed", columns="encoding", values="accuracy"
         )
-        return mean_of(recalls[a] - recalls[b], 2)
+        found = average_samples(recalls[a] - recalls[b])
+        return [found.value, found.low, found.high]
 
     def by_document(self, a: str, b: str) -> pd.Series:
         """The difference a - b of two rows on each document, nats per byte."""
@@ -289,10 +319,10 @@ def interval(ends: Sequence[float], digits: int = 3) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def mean_of(samples: Sequence[float], digits: int = 4) -> str:
-    """The mean of independent samples and Student's t interval."""
-    found = average_samples(samples)
-    return interval([found.value, found.low, found.high], digits)
+def points(ends: Sequence[float]) -> str:
+    """A difference of two shares and its interval in hundredths: `88 points [82, 95]`."""
+    value, rest = interval([100 * end for end in ends], 0).split(" ", 1)
+    return f"{value} points {rest}"
 
 
 def distinct(comparisons: pd.DataFrame) -> pd.DataFrame:
@@ -333,12 +363,12 @@ def bounds() -> str:
     printed = base.table("published").set_index("context_tokens")
     lines = []
     for bound in base.table("bound").itertuples():
-        cells = ["", "", sci(bound.smallest_admissible_base), ""]
+        cells = ["none", "", sci(bound.smallest_admissible_base), ""]
         if bound.context_tokens in printed.index:
             own = printed.loc[bound.context_tokens]
             fails = own["paper_fails_at_tokens"]
             cells[0] = sci(own["paper_base"], 1)
-            cells[1] = "–" if pd.isna(fails) else f"{fails:,.0f}"
+            cells[1] = "holds" if pd.isna(fails) else f"{fails:,.0f}"
             cells[3] = f2(own["times_exact"])
         lines.append(
             row(
@@ -350,14 +380,41 @@ def bounds() -> str:
     return "\n".join(lines)
 
 
-def fails_with(head_dim: int) -> str:
-    """The position at which the base recommended at 32k for another head fails with
-    this one.
+def fails_at(base: float, head_dim: int, context: int) -> str:
+    """The first distance in a context at which the sum of cosines is negative."""
+    from ropelab.math.bounds import Similarity, find_first_negative
+
+    return f"{find_first_negative(Similarity.of_head(head_dim), base, context):,}"
+
+
+@cache
+def hold_as_rounded() -> list[int]:
+    """The contexts whose printed base fails while another base, which has the same two
+    digits, holds.
     """
     from ropelab.math.bounds import Similarity, find_first_negative
 
-    recommended = run("base/base").value("bound", "recommended_base")
-    return f"{find_first_negative(Similarity.of_head(head_dim), recommended, 2**15):,}"
+    base = run("base/base-published-5b7c425b")
+    printed, bound = base.table("published"), base.table("bound")
+    is_listed = bound.set_index("context_tokens")["status"] == "all windows"
+    similarity = Similarity.of_head(128)
+    found = []
+    for one in printed[printed["paper_fails_at_tokens"].notna()].itertuples():
+        context = int(one.context_tokens)
+        half = 10 ** (math.floor(math.log10(one.paper_base)) - 1) / 2
+        low, high = one.paper_base - half, one.paper_base + half
+        if is_listed[context]:
+            # All bases that hold are in these intervals.
+            held = base.rows("windows", context_tokens=context)
+            holds = ((held["low"] < high) & (held["high"] >= low)).any()
+        else:
+            tried = (low + (high - low) * step / 400 for step in range(400))
+            holds = any(
+                find_first_negative(similarity, x, context) is None for x in tried
+            )
+        if holds:
+            found.append(context)
+    return found
 
 
 def slope(values: str) -> str:
@@ -401,16 +458,14 @@ def reports() -> dict[str, tuple[int, int]]:
     return {name: (int(one.sum()), len(one)) for name, one in verdicts}
 
 
-def encodings(name: str, order: Sequence[str]) -> str:
-    """A row per encoding: recall by the worst seed and the mean, in 512 tokens, and
-    text.
+def encodings(name: str, described: Mapping[str, str]) -> str:
+    """A row per encoding, with its description: recall by the worst seed and the mean,
+    in 512 tokens, and text.
     """
-    from ropelab.models.encoding.registry import find_record
-
     quality, lines = run(f"encodings/{name}").table("quality"), []
     copies = run(f"encodings/{name}").rows("copy_accuracy", distance_tokens=384)
     far = copies.groupby("encoding")["accuracy"].mean()
-    for encoding in order:
+    for encoding, words in described.items():
         mine = quality[quality["encoding"] == encoding]
         wide = mine.pivot(index="metric", columns="times_trained_len", values="value")
         worst = mine[
@@ -420,12 +475,7 @@ def encodings(name: str, order: Sequence[str]) -> str:
         cells += [f2(wide.loc["copy accuracy", times]) for times in (1, 4)]
         cells.append(f2(far.get(encoding, math.nan)))
         cells += [f3(wide.loc["text loss", times]) for times in (1, 4)]
-        lines.append(
-            row(
-                f"`{encoding}`" if "(" in encoding else find_record(encoding).label,
-                *cells,
-            )
-        )
+        lines.append(row(f"`{encoding}`: {words}", *cells))
     return "\n".join(lines)
 
 
@@ -436,17 +486,13 @@ def by_context(table: pd.DataFrame) -> str:
     return f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-def court() -> str:
-    """A row per claim on the theories of 2026: statement, verdict and what decides."""
+def case(name: str) -> str:
+    """The first cells of a claim's row: its name, statement and verdict."""
     from ropelab.claims.ledger import CLAIMS
 
-    claims, lines = run("claims/claims").table("claims").set_index("id"), []
-    for claim in CLAIMS:
-        if claim.family == "theories":
-            said = claims.loc[claim.id]
-            why = f"{said.decided_by}: {said.decided_at}"
-            lines.append(row(f"`{claim.id}`", claim.statement, said.verdict, why))
-    return "\n".join(lines)
+    claim = only(claim for claim in CLAIMS if claim.id == name)
+    said = only(run("claims/claims").rows("claims", id=name).itertuples())
+    return f"| `{name}` | {claim.statement} | {said.verdict} |"
 
 
 def lost_neighbours() -> str:
@@ -492,9 +538,10 @@ def environment() -> jinja2.Environment:
         run,
         row,
         distinct,
-        mean_of,
         bounds,
-        fails_with,
+        fails_at,
+        hold_as_rounded,
+        points,
         slope,
         rejected_as_printed,
         presets,
@@ -502,7 +549,7 @@ def environment() -> jinja2.Environment:
         encodings,
         by_context,
         interval,
-        court,
+        case,
         lost_neighbours,
     )
     made.globals |= {function.__name__: function for function in functions}

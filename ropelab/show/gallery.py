@@ -82,7 +82,7 @@ def _write_address(path: str) -> str:
     return quote(path, SAFE)
 
 
-def _write_anchor(title: str) -> str:
+def write_anchor(title: str) -> str:
     """Return the anchor that Markdown gives to a heading."""
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
@@ -96,7 +96,7 @@ FILTERS: dict[str, Callable[[Any], Any]] = {
     "code": write_code,
     "table": write_table,
     "address": _write_address,
-    "anchor": _write_anchor,
+    "anchor": write_anchor,
     "stem": _write_stem,
     "first_sentence": lambda answer: split_verdict(answer)[0],
 }
