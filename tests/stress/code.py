@@ -65,7 +65,7 @@ CHANGES = (
     "return RopePlan(geometry.inv_freq[:1])",
     "return RopePlan(geometry.inv_freq, attention_factor=float('nan'))",
 )
-EVERY = 9
+EVERY = 18
 """Of the small part each so many is tried."""
 
 

@@ -15,7 +15,7 @@ from tests.stress.scenes import config_of, config_of_training, of_file
 
 FLIPS = 16
 """Bytes of each file of which one bit is turned, one at a time."""
-FEW = 3
+FEW = 2
 """Ways in which each file is damaged in a small share."""
 
 Damage = Callable[[Path], object]

@@ -47,7 +47,7 @@ class Scene:
     def numbers(self, few: bool) -> range:
         """The operations that are disturbed."""
         return range(
-            1, self.operations + 1, max(74, 16 * self.sparse) if few else self.sparse
+            1, self.operations + 1, max(128, 28 * self.sparse) if few else self.sparse
         )
 
     def endured(self, disturbance: AbstractContextManager[object]) -> str:
@@ -90,6 +90,9 @@ def scenes(folder: Path) -> Iterator[Scene]:
     config, training = config_of(folder), config_of_training(folder)
     (run,) = (done / NAME).iterdir()
     exported = (str(results / NAME / run.name), "--output", str(results / "exported"))
+    # Figures and pages are other situations; drawing takes longer than this training.
+    quietly = ("--results", str(results), "--quiet", "--workers", "1", "--no-figures")
+    trained = ("spectrum", "--config", str(training), *quietly)
     for name, arguments, first, sparse in (
         ("a first run", command(results, "--no-figures"), None, 1),
         ("a run that is there", command(results), done, 1),
@@ -100,7 +103,7 @@ def scenes(folder: Path) -> Iterator[Scene]:
         ("ropelab run, index and page", of_file(config, results), None, LESS_OFTEN),
         ("a page", ("report", "--results", str(results)), done, 1),
         ("an export", ("export", *exported), done, 1),
-        ("a training", of_file(training, results), None, 24 * LESS_OFTEN),
+        ("a training", trained, None, 24 * LESS_OFTEN),
     ):
         begin(results, first)
         before = state(results)
