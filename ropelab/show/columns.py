@@ -1,9 +1,9 @@
 """Tables of words and numbers for a terminal, folded if the terminal is too narrow.
 
-In a folded table a column of sentences is printed below each row. Other columns that do
-not fit are printed in a further block under the first one; its rows begin with the same
-names. A table of many rows keeps one line for each row. No column is left out and no
-number is broken.
+In a folded table a column of sentences is printed below each row of the first block.
+Other columns that do not fit are printed in a further block under the first one; its rows
+begin with the same names. A table of many rows keeps one line for each row. No column is
+left out and no number is broken.
 """
 
 import re
@@ -92,8 +92,8 @@ def print_columns(columns: Sequence[Column], console: Console) -> None:
     for number, block in enumerate(blocks):
         if number > 0:
             console.print()
-        is_last = number == len(blocks) - 1
-        _print_block(block, columns_below if is_last else [], console)
+        # The sentences stand at the first columns, which a reader looks at first.
+        _print_block(block, columns_below if number == 0 else [], console)
 
 
 def _mark_verdicts(column: Column) -> Column:
@@ -132,7 +132,7 @@ def fold(
     columns: Sequence[Column], width: int
 ) -> tuple[list[list[Column]], list[Column]]:
     """Return blocks of columns, each of which fits into the width, and the columns that
-    are printed below the rows of the last block.
+    are printed below the rows of the first block.
     """
     columns_in_blocks = list(columns)
     titles_below = set()

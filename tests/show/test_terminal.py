@@ -166,6 +166,25 @@ def test_a_table_folds_and_leaves_nothing_out(capsys, width):
     assert ("source: another one" in text) == (width < 80)
 
 
+def test_sentences_stand_in_the_first_block_of_a_folded_table(capsys):
+    """What a verdict rests on is not looked for under a further block."""
+    why = "a sentence of a dozen words that no narrow line has any room for"
+    table = pd.DataFrame(
+        {
+            "id": ["first-claim-with-a-name", "second"],
+            "verdict": ["holds with a condition", "wrong"],
+            "why": [why, why],
+            "original": ["one-word-of-thirty-characters-", "another"],
+        }
+    )
+    terminal.show_table(table, Console(width=60))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[0] == "first-claim-with-a-name"
+    assert lines[2].strip().startswith("why: a sentence")
+    second = next(n for n, line in enumerate(lines) if "original" in line)
+    assert not any("why:" in line for line in lines[second:])
+
+
 def test_a_second_block_begins_with_the_names_of_the_rows(capsys):
     table = pd.DataFrame({"task": ["copy", "copy"], "base": [30, 300]})
     for number in range(9):
