@@ -11,7 +11,11 @@ import torch
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import results as precision
-from ropelab.experiments.precision.against import compare_angles, compare_scores
+from ropelab.experiments.precision.against import (
+    compare_angles,
+    compare_scores,
+    state_against,
+)
 from ropelab.experiments.precision.shared import make_spectrum
 from ropelab.math.numerics.casts import parse_cast
 from ropelab.math.numerics.chain import Chain
@@ -91,6 +95,13 @@ def test_tables_differ_by_as_much_in_either_direction(sign: int) -> None:
     config = build(PrecisionConfig, {**PLAIN, "cast": "bf16", "length": 8})
     found = compare_angles(Fixed(sign * 0.25), Fixed(0.0), config)  # type: ignore[arg-type]
     assert found["max_table_difference"] == 0.25
+
+
+def test_a_difference_of_scores_says_over_what_it_is_a_mean():
+    (said,) = state_against(compare(cast="angle=bfloat16"))
+    assert (
+        "(root mean square, brackets of 95 % over random vectors and positions;" in said
+    )
 
 
 def test_a_plan_against_itself_differs_in_nothing():

@@ -449,10 +449,12 @@ def _describe_limits(decided: pd.DataFrame) -> list[str]:
         base, works_at, fails_at, bound, bound_ratio, quarter, quarter_ratio = values
         verb = "work" if len(tasks) > 1 else "works"
         sentence = (
-            f"With base {base:g} {' and '.join(tasks)} {verb} up to a distance between"
-            f" {works_at:.0f} and {fails_at:.0f} tokens; the bound says {bound:.0f}"
-            f" ({bound_ratio:.2f} times that), a quarter rotation of the slowest pair"
-            f" {quarter:.0f} ({quarter_ratio:.2f} times)"
+            f"With base {base:g} {' and '.join(tasks)} {verb} farthest at {works_at:.0f}"
+            f" tokens and no longer at {fails_at:.0f}, of the distances measured (work: at"
+            f" least {FAILS:g} right in the mean over models, whose interval may reach"
+            f" below); the bound says {bound:.0f} ({bound_ratio:.2f} times the middle of"
+            f" both), a quarter rotation of the slowest pair {quarter:.0f}"
+            f" ({quarter_ratio:.2f} times)"
         )
         sentences.append(sentence)
     return sentences

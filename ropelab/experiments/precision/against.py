@@ -272,8 +272,9 @@ def _describe_row(row: pd.Series) -> str:
         high = row[f"{name}_ci_high"]
         own_errors.append(write_size(row[name], low, high))
     return (
-        f"{lead} scores differ by {write_interval(difference, '.2g')} (root mean square;"
-        f" scores have deviation 1), where the two are off by {' and '.join(own_errors)};"
+        f"{lead} scores differ by {write_interval(difference, '.2g')} (root mean square,"
+        " brackets of 95 % over random vectors and positions; scores have deviation 1),"
+        f" where the two are off by {' and '.join(own_errors)};"
         f" angles differ by {row['max_angle_difference_rad']:.2g} rad at most (pair"
         f" {row['worst_pair']}, position {row['worst_position']}){beyond}"
     )
