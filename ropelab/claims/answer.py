@@ -27,13 +27,16 @@ def answer(tables: Tables) -> str:
         # All passages are of one source, so that the first one names it.
         first_passage = _fill_missing(passages.iloc[0])
         source = _name_source(first_passage)
-        if first_passage["link"]:
-            source += f", {first_passage['link']}"
-        sentences.append(f"{source}.")
         # A page lists sentences, of which several may make the same claim.
         evidence_of = claims.set_index("id")["evidence"]
         evidence = passages["id"].map(evidence_of)
-        sentences += _count_verdicts(passages["verdict"], evidence, "sentences")
+        counts = _count_verdicts(passages["verdict"], evidence, "sentences")
+        # A terminal shows the first sentence above the table, so that it has a count.
+        first_count, *other_counts = counts
+        sentences.append(f"{source}: {first_count[0].lower()}{first_count[1:]}")
+        sentences += other_counts
+        if first_passage["link"]:
+            sentences.append(f"Its text: {first_passage['link']}.")
     else:
         sentences += _count_verdicts(
             claims["verdict"], claims["evidence"], "statements"

@@ -233,13 +233,13 @@ def test_one_source_gives_its_sentences_in_the_order_of_the_text():
     )
     assert list(page["english"]) == list(passages["english"].where(quoted, ""))
     assert set(page["verdict"]) <= {str(verdict) for verdict in Verdict}
-    assert verdicts.answer(tables).startswith("“旋转位置编码”. Of ")
+    assert verdicts.answer(tables).startswith("“旋转位置编码”: of ")
 
 
 def test_a_page_counts_the_sentences_that_it_lists():
     tables = run(ClaimsConfig(source="003"))
     listed = verdicts.summary(tables)
-    counted = re.findall(r"Of (\d+) sentences", verdicts.answer(tables))
+    counted = re.findall(r"[Oo]f (\d+) sentences", verdicts.answer(tables))
     assert sum(map(int, counted)) == len(listed) > len(tables["claims"])
 
 
