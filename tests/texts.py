@@ -2,6 +2,10 @@
 
 import re
 
+# How a finding begins that needs the one before it. A finding is read alone where it
+# decides: on the page of a note, and in a list.
+FRAGMENT = re.compile(r"(of|on|and|its|that|those|the same|what that|with the same)\b")
+
 
 def mentions(text: str, *values: object) -> bool:
     """Tell whether the values stand in a text, each whole, in this order.

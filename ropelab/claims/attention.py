@@ -38,6 +38,8 @@ QUERIES_FOR_QUANTILES = 1 << 14
 # The tokens of a random text, and the features of a token.
 TOKENS = 16
 WIDTH = 32
+# The keys among which a softmax shares its weight.
+KEYS = 32
 # The numbers of tokens by which the positions of a query and its key are moved.
 SHIFTS = (1, 100, 4096)
 # A difference of two scores below this counts as rounding. The scores of random tokens of
@@ -105,7 +107,7 @@ def check_order_blind(findings: Findings, causal: bool = False, seed: int = 0) -
     _, masked_outputs = attend_in_order(original_order, causal=True, seed=seed)
     _, new_masked_outputs = attend_in_order(order, causal=True, seed=seed)
     difference = arrays.max_abs(new_masked_outputs - masked_outputs[order])
-    what = "the same outputs under a causal mask"
+    what = "outputs less rearranged outputs under a causal mask"
     findings.add_zero(what, difference, SUM_TOLERANCE, role="limit")
 
 
@@ -117,13 +119,14 @@ def check_same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> Non
     _, backwards = attend_in_order(order[::-1], causal=False, seed=seed)
 
     difference = arrays.max_abs(backwards - forwards)
-    findings.add_zero("differences row by row", difference, SUM_TOLERANCE)
+    what = "differences row by row, of a text and the same read backwards"
+    findings.add_zero(what, difference, SUM_TOLERANCE)
     difference = arrays.max_abs(backwards[::-1] - forwards)
-    findings.add_zero(
-        "of row and mirrored row", difference, SUM_TOLERANCE, role="limit"
-    )
+    what = "differences of row and mirrored row"
+    findings.add_zero(what, difference, SUM_TOLERANCE, role="limit")
     difference = arrays.max_abs(backwards.sum(axis=0) - forwards.sum(axis=0))
-    findings.add_zero("summed over the rows", difference, SUM_TOLERANCE, role="limit")
+    what = "differences of the sums over all rows"
+    findings.add_zero(what, difference, SUM_TOLERANCE, role="limit")
 
 
 @claim("scores-without-order")
@@ -138,7 +141,7 @@ def check_order_in_scores(findings: Findings, tokens: int = 3, seed: int = 0) ->
     sorted_scores = np.sort(scores, axis=None)
     sorted_backward_scores = np.sort(backward_scores, axis=None)
     difference = arrays.max_abs(sorted_backward_scores - sorted_scores)
-    what = "of the numbers in them, whatever their places"
+    what = "difference of the numbers in the two, whatever their places"
     findings.add_zero(what, difference, SUM_TOLERANCE, role="limit")
 
 
@@ -300,7 +303,10 @@ def check_rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) 
 
     what = f"a rotation matrix between q and k, at distance {distance}, is off by"
     findings.add_zero(what, difference, EXACT, otherwise="another score")
-    what = "as a number behind the finished product q.k, 5 to 95 % of normal q, k"
+    what = (
+        "the rotation as a number behind the finished product q.k, at distance"
+        f" {distance}, 5 to 95 % of normal q and k of {HEAD} features"
+    )
     findings.add_limit(
         what, f"{low:.1f} to {high:.1f}", high - low <= EXACT, high - low
     )
@@ -394,8 +400,8 @@ def check_absolute_too(
     text = f"1/(n + 1): {distinct_weights} values at {TOKENS} positions"
     findings.add_part(what, text, distinct_weights == TOKENS, distinct_weights)
     what = (
-        "what the rotation adds to that: attention's output after all positions move by"
-        f" up to {max(SHIFTS)} changes by"
+        "what the rotation shows of absolute positions: change of attention's output"
+        f" after all positions move by up to {max(SHIFTS)}"
     )
     text = "another output"
     findings.add_nonzero(what, max(changes), EXACT, text, role="limit")
@@ -414,7 +420,7 @@ def check_values_left_alone(
 
     what = f"change of outputs when all positions move by {shift}, values as they are"
     findings.add_zero(what, measure_change("rotated"), EXACT)
-    what = "the same with rotated values"
+    what = f"change of outputs when all positions move by {shift}, values rotated, too"
     findings.add_nonzero(what, measure_change("values too"), EXACT)
 
 
@@ -453,7 +459,10 @@ def check_either_direction(
     difference = arrays.max_abs(mirrored_scores - scores)
     findings.add_zero(what, difference, EXACT)
     # From one direction to the other every pair is rotated by twice its angle.
-    what = f"with the same features, at distance {distance} (root mean square)"
+    what = (
+        "difference of scores in both directions with the same features, at distance"
+        f" {distance} (root mean square over normal q and k)"
+    )
     typical = _compute_typical_change(2 * distance * arrays.frequencies(HEAD, BASE))
     text = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
     findings.add_at_most(what, typical, EXACT, text, role="limit")
@@ -497,7 +506,7 @@ def check_scaled_scores(
 
     width_list = ", ".join(map(str, widths))
     stay_small = deviations[-1] < 2 * deviations[0]
-    what = f"deviation of the scores, widths {width_list}"
+    what = f"deviation of the scores of normal vectors, widths {width_list}"
     findings.add_part(what, write_values(deviations), stay_small, deviations[-1])
     what = f"{what}, not divided"
     grow = undivided[-1] >= 2 * undivided[0]
@@ -505,7 +514,7 @@ def check_scaled_scores(
 
     gradients = [_measure_mean_gradient(deviation) for deviation in deviations]
     stay_large = gradients[-1] > gradients[0] / 2
-    what = "mean change of a weight with its score, same widths"
+    what = f"mean change of a weight with its score, of {KEYS} keys, same widths"
     findings.add_part(what, write_values(gradients), stay_large, gradients[-1])
     undivided_gradients = [_measure_mean_gradient(deviation) for deviation in undivided]
     what = f"{what}, not divided"
@@ -515,7 +524,7 @@ def check_scaled_scores(
     )
 
 
-def _measure_mean_gradient(deviation: float, keys: int = 32) -> float:
+def _measure_mean_gradient(deviation: float, keys: int = KEYS) -> float:
     """Return the mean derivative of a softmax weight by its own score.
 
     The scores are normal and independent, with that deviation. The derivative of a weight
@@ -588,6 +597,9 @@ def check_reach_of_segments(
     # before have the same code, and scores cannot tell them apart.
     positions = np.arange(2 * segment) % segment
     repeated = len(positions) - len(np.unique(positions))
-    what = "positions of two segments that share a code, counted in each segment"
-    measured = f"{repeated} of {len(positions)}: it needs distances"
-    findings.add_limit(what, measured, repeated == 0, repeated)
+    what = (
+        "positions of two segments that share a code if they are counted in each segment, so"
+        " that distances are needed"
+    )
+    measured = f"{repeated} of {len(positions)}"
+    findings.add_limit(what, measured, repeated > 0, repeated)

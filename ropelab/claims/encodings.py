@@ -138,7 +138,8 @@ def count_fixed(findings: Findings, fixed: str = "sinusoidal") -> None:
     what = f"trained numbers of the {fixed} encoding"
     findings.add_part(what, f"{count:,}", count == 0, count)
     count = count_trained("learned")
-    findings.add_limit("of a learned table", f"{count:,}", count == 0, count)
+    what = "trained numbers of a learned table"
+    findings.add_limit(what, f"{count:,}", count == 0, count)
 
 
 @claim("relative-trained")
@@ -155,7 +156,7 @@ def count_relative(
         findings.add_part(f"trained numbers of {name}", f"{count:,}", count > 0)
     for name in others:
         count = count_trained(name)
-        findings.add_limit(f"of {name}", f"{count:,}", count > 0)
+        findings.add_limit(f"trained numbers of {name}", f"{count:,}", count > 0)
 
 
 @claim("learned-stops")
@@ -168,11 +169,14 @@ def ask_beyond_end(findings: Findings, name: str = "learned") -> None:
         encoding.embed(token, torch.tensor([LENGTH]))
         stops = False
     text = "no vector" if stops else "a vector"
-    findings.add_part(f"at position {LENGTH} it has", text, stops)
+    what = f"what a table of {LENGTH} positions has at position {LENGTH}"
+    findings.add_part(what, text, stops)
 
     last_position = encoding.max_position
     findings.add_part(
-        "its last position", f"{last_position}", last_position == LENGTH - 1
+        f"last position of a table of {LENGTH}",
+        f"{last_position}",
+        last_position == LENGTH - 1,
     )
 
 
@@ -213,7 +217,10 @@ def count_biases_of_t5(findings: Findings) -> None:
     text = f"{short:,} and {long:,} per head"
     findings.add_part(what, text, long == 4 * short, long / short)
 
-    what = "different biases among them, which are all that has to be kept"
+    what = (
+        f"different biases of the scores of {LENGTH} and {2 * LENGTH} tokens, which are all"
+        " that has to be kept"
+    )
     text = f"{short_different} and {long_different}"
     grows_as_fast = long_different >= 4 * short_different
     findings.add_limit(what, text, grows_as_fast, short_different)
@@ -224,7 +231,7 @@ def count_numbers_of_rope(findings: Findings) -> None:
     """Count what RoPE trains and keeps at one length and at twice that length."""
     count = count_trained("rope")
     count_at_twice = count_trained("rope", 2 * LENGTH)
-    what = "trained numbers at one length and at twice it"
+    what = f"trained numbers for {LENGTH} and {2 * LENGTH} tokens"
     findings.add_part(what, f"{count} and {count_at_twice}", count == count_at_twice)
 
     # The printed code keeps a cos and a sin for each position and feature.
@@ -294,7 +301,7 @@ def compare_operations(
 
     if masked_too and isinstance(encoding, TransformerXL):
         ratio = count_without_masked(encoding, q, k) / plain_operations
-        what = "the same without the distances of masked keys"
+        what = f"{WORK}, without the distances of masked keys"
         findings.add_limit(what, f"{ratio:.2f}", (ratio >= SLOW) == slow, ratio)
 
 
@@ -381,7 +388,7 @@ def compare_printed_bias(findings: Findings, slope: float = 0.25) -> None:
     what = f"alpha = {slope} with distance = key position minus query position"
     findings.add_at_most(what, max_abs(bias - printed_bias), 0, "{} from the bias")
 
-    what = "the same with distances counted from 0 up"
+    what = f"alpha = {slope} with distances counted from 0 up"
     text = "far keys are preferred, {:.1f} from the bias"
     findings.add_at_most(what, max_abs(bias + printed_bias), 0, text, role="limit")
 
@@ -424,8 +431,7 @@ def measure_sinusoids(findings: Findings, length: int = 1 << 20) -> None:
     rounded codes are equal.
     """
     error = find_worst_angle("float32", length).error_rad
-    what = f"worst angle error in float32 up to {length:,}"
-    findings.add_above(what, error, ANGLE_RAD, "{:.2g} rad")
+    worst = f"worst angle error in float32 up to {length:,}, d = 128"
 
     counts_by_format = count_codes(make_rope_frequencies(64, 10000.0), "vector", length)
     equal_neighbours = {}
@@ -433,4 +439,8 @@ def measure_sinusoids(findings: Findings, length: int = 1 << 20) -> None:
         equal_neighbours[fmt] = counts.adjacent_collisions
     text = ", ".join(f"{count} in {fmt}" for fmt, count in equal_neighbours.items())
     has_equal = any(equal_neighbours.values())
-    findings.add_limit("neighbours with the same code", text, has_equal)
+    # The source says that there may be one or the other, so that one is enough.
+    agrees = error > ANGLE_RAD or has_equal
+    findings.add_part(worst, f"{error:.2g} rad", agrees, error)
+    what = f"neighbours below {length:,} with the same code, d = 64"
+    findings.add_limit(what, text, True if has_equal else None)

@@ -233,7 +233,7 @@ def check_rotate_half(findings: Findings, head_dim: int = HEAD, seed: int = 0) -
 
     half_scores = compute_scores(q, k, query_position, key_position)
     difference = arrays.max_abs(half_scores - neighbour_scores)
-    what = "of scores, features as they are"
+    what = "difference of scores, features as they are"
     findings.add_zero(what, difference, EXACT, role="limit")
 
     def score_with_mixed_pairings(position: int) -> arrays.Array:
@@ -476,9 +476,11 @@ def check_embeddings(findings: Findings, name: str = "rope") -> None:
         embedded = encoding.embed(embeddings, positions)
         encoded_queries = encoding.for_layer(0).query(queries, positions)
     change = arrays.max_abs((embedded - embeddings).numpy())
-    findings.add_part("embeddings", _write_change(change), change > 0, change)
+    what = "token embeddings, from position to position"
+    findings.add_part(what, _write_change(change), change > 0, change)
     change = arrays.max_abs((encoded_queries - queries).numpy())
-    findings.add_limit("queries", _write_change(change), change > 0, change)
+    what = "queries, from position to position"
+    findings.add_limit(what, _write_change(change), change > 0, change)
 
 
 def _write_change(change: float) -> str:
@@ -572,11 +574,11 @@ def check_printed_matrix(
         "row times matrix": arrays.max_abs(rotate_example(sign=1) - PRINTED),
     }
     error = errors.pop(product)
-    findings.add_at_most(f"off as {product}", error, unit, "{:.2g}")
-    (other_error,) = errors.values()
-    findings.add_at_most(
-        "off from the other side", other_error, unit, "{:.2g}", role="limit"
-    )
+    what = f"printed table less the product, {product}"
+    findings.add_at_most(what, error, unit, "{:.2g}")
+    ((other_product, other_error),) = errors.items()
+    what = f"printed table less the product, {other_product}"
+    findings.add_at_most(what, other_error, unit, "{:.2g}", role="limit")
 
 
 @claim("base-frequency-formula")

@@ -103,7 +103,10 @@ def check_repetition_after_period(findings: Findings, period: float = PERIOD) ->
     """Compare the code after one period with the code of position 0."""
     position = round(period)
     distance = _measure_distance_to_start(position * (2 * math.pi / period))
-    what = f"difference of the codes of positions 0 and {position:,}"
+    what = (
+        f"difference of the codes of positions 0 and {position:,}, period {period:,.10g}"
+        " tokens"
+    )
     findings.add_nonzero(what, distance, SAME_CODE)
 
 
@@ -183,7 +186,7 @@ def find_place_of_hand(
     says that it is back at its start. `hand` is the period of the hand in seconds.
     """
     past_start = said % hand
-    what = f"where it stands after {said:,} s"
+    what = f"where the hand of {hand} s stands after {said:,} s"
     text = f"{past_start} s past its start, as every {hand} s"
     findings.add_part(what, text, past_start == 0, past_start)
 
@@ -209,6 +212,8 @@ def compare_with_clock(
         base: the base of RoPE.
         length: the number of positions that all periods together are to tell apart; 0 if
             the source does not say that they do.
+        whole_multiples: True if what the source compares with has periods that are whole
+            multiples of each other, as a clock has. A month of 365.2425 / 12 days has not.
         in_whole: True if periods are to be whole multiples, as those of a clock are.
     """
     if periods:
@@ -352,7 +357,7 @@ def compare_signal_of_next_token(findings: Findings, period: float = PERIOD) -> 
     lead = "change of a score by the next token, of its standard deviation,"
     what = f"{lead} one frequency"
     findings.add_at_most(what, change_with_one, largest_tiny_change, "{}")
-    what = f"{lead} RoPE's {len(changes_of_pairs)} frequencies"
+    what = f"{lead} RoPE's {len(changes_of_pairs)} frequencies (base {BASE:g})"
     findings.add_above(what, change_with_rope, change_with_one, "{:.2g}")
 
 
@@ -451,7 +456,9 @@ def compare_periods(
             # The index i at which 2 pi base^(2i/d) is the printed period.
             fitting_index = HEAD / 2 * math.log(printed_period / (2 * math.pi), base)
             text += f" (it would be index {fitting_index:.1f})"
-        findings.add_part(f"index {index}", text, is_right, true_period)
+        findings.add_part(
+            f"period at index {index}, in tokens", text, is_right, true_period
+        )
 
 
 @claim("angle-falls")

@@ -61,7 +61,10 @@ def check_concatenation(findings: Findings, seed: int = 0) -> None:
     width = concatenated.shape[-1]
     text = f"{WIDTH} for a sum, {width} side by side"
     findings.add_part("inputs of the next layer", text, width > WIDTH, width)
-    what = "what that layer puts out, less the sum of x and a projected code"
+    what = (
+        "what a layer on the longer vector puts out, less what it puts out on the sum of x"
+        " and a projected code"
+    )
     text = arrays.write_zero(difference, EXACT, "more than rounding")
     # The claim is about the width alone. What the layer puts out is for the answer to the
     # question of the page.
@@ -85,7 +88,10 @@ def check_multiplication(
     # Embeddings have unit size, or 0.02, with which they are usually initialized.
     for size in sizes:
         added = code_size / size
-        what = f"change of embeddings of size {size:g}, of their length"
+        what = (
+            f"change of embeddings of size {size:g} by {TOKENS} codes of {WIDTH} features,"
+            " of their length"
+        )
         text = f"{multiplied:.2f} multiplied, {added:.2f} added"
         # The first size decides, and all other sizes are limits.
         role: Role = "part" if size == sizes[0] else "limit"
@@ -211,14 +217,14 @@ def check_polynomial(findings: Findings, degree: int = 3) -> None:
 
     token_before = np.where(distance == 1, 1.0, 0.0)
     share = explain_share(token_before)
-    what = "share of a bias for the token before"
+    what = f"share of a bias for the token before that degree {degree} explains"
     findings.add_limit(what, f"{share:.0%}", share >= 0.9, share)
 
     fit_at_far = float(
         np.polyval(np.polyfit(x, log_bias, degree), far_distance / fitted_tokens)
     )
     bias_at_far = -float(np.log1p(far_distance))
-    what = f"the fit of the former at {far_distance} tokens"
+    what = f"fit of -ln(1 + r) by degree {degree} at {far_distance} tokens"
     text = f"{fit_at_far:.0f}, should be {bias_at_far:.1f}"
     findings.add_limit(what, text, abs(fit_at_far - bias_at_far) <= 1, fit_at_far)
 
@@ -293,7 +299,7 @@ def check_position_terms(findings: Findings, shift: int = 100, seed: int = 0) ->
     findings.add_part(what, listed, smallest > EXACT, smallest)
 
     changes = measure_changes(np.eye(WIDTH))
-    what = "change of position-position with W_q^T W_k = 1"
+    what = f"change of position-position when both move by {shift}, W_q^T W_k = 1"
     change = changes["position-position"]
     findings.add_nonzero(what, change, EXACT, "more", role="limit")
 
@@ -472,7 +478,7 @@ def check_decay_of_bound(findings: Findings, head_dim: int = 128) -> None:
     # distances that the claim is about therefore come before the limit beyond them.
     rises = int((np.diff(curve[: FARTHEST + 1]) > 0).sum())
     text = f"{rises:,} of {FARTHEST:,}"
-    what = "steps from one distance to the next at which the bound rises"
+    what = f"steps up to {FARTHEST:,} at which the bound rises"
     findings.add_limit(what, text, rises == 0, rises)
 
     far_means = octaves[NEAR_OCTAVES:]
@@ -506,7 +512,8 @@ def check_decay_of_scores(findings: Findings, head_dim: int = 128) -> None:
     text = "nowhere"
     if not is_never_negative:
         text = f"first at distance {int(negative[0]):,}"
-    findings.add_limit("q = k, below zero", text, is_never_negative)
+    what = f"q = k, below zero up to {FARTHEST:,}"
+    findings.add_limit(what, text, is_never_negative)
 
     far_means = octaves[NEAR_OCTAVES:]
     what = f"q = k, mean score over octaves beyond, from {FARTHEST:,} to {FAR:,}"

@@ -207,16 +207,21 @@ def compare_three_codes(findings: Findings, broken_width: int = 512) -> None:
     # The words for a code, the inputs that make it, and True if it should repeat.
     harmonic: dict[str, Any] = {"spacing": "harmonic", "width": 64, "length": 4096}
     codes: list[tuple[str, dict[str, Any], bool]] = [
-        ("whole multiples", harmonic, True),
-        ("d = 8, base 10000: every ratio is a power of 10", {"width": 8}, True),
-        (f"d = {broken_width}, base 10000", {"width": broken_width}, False),
+        ("a code of whole multiples", harmonic, True),
+        (
+            "the code of d = 8, base 10000, whose ratios are powers of 10",
+            {"width": 8},
+            True,
+        ),
+        (f"the code of d = {broken_width}, base 10000", {"width": broken_width}, False),
     ]
     for what, inputs, should_repeat in codes:
         findings_on_code = Findings()
         compare_after_period(findings_on_code, **inputs)
         (result,) = findings_on_code.findings
         agrees = result.agrees is should_repeat
-        findings.add_part(what, result.measured, agrees, result.value)
+        change = f"{what}: largest change of a feature after the longest period"
+        findings.add_part(change, result.measured, agrees, result.value)
 
 
 @claim("exponential-spacing")
@@ -243,7 +248,7 @@ def find_nearest_codes(findings: Findings, tokens: int = 16384) -> None:
 
         repeats = nearest_distance < distance_at_one
         should_repeat = name == "uniform"
-        what = f"{name} frequencies, positions nearest in code within {tokens}"
+        what = f"{pairs} {name} frequencies, positions nearest in code within {tokens}"
         text = (
             f"{nearest_lag} tokens apart at {nearest_distance:.3f}, neighbours at"
             f" {distance_at_one:.3f}"

@@ -6,6 +6,7 @@ import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from ropelab.claims.arrays import gaussian
+from ropelab.claims.record import Findings
 from ropelab.claims.theories import du
 from ropelab.math.frequencies import inverse_frequencies
 
@@ -33,6 +34,18 @@ def test_shared_keys_have_that_cosine_with_the_query():
     rope = du.compute_scores(1e4, 0.99, 1)[0][0]
     query = gaussian(1, du.DRAWS, 3, 128)[0, 0]
     assert rope[:, 0] == pytest.approx(np.full(2, 0.99 * float(query @ query)), rel=0.1)
+
+
+def test_the_mean_without_rope_is_told_with_its_interval():
+    """From the counts of each draw, by Student's distribution."""
+    findings = Findings()
+    sample = np.array([[50.0, 60, 70, 64], [40.0, 60, 50, 58]])
+    du.compare_with_null(findings, "pairs", sample)
+    null = sample[1]
+    half = 3.182 * null.std(ddof=1) / 2
+    (found,) = findings.findings
+    ends = f"[{null.mean() - half:.0f}, {null.mean() + half:.0f}]"
+    assert found.measured.startswith(f"{null.mean():.0f} {ends}, with RoPE +9 ")
 
 
 def test_pairs_and_inversions_are_counted():

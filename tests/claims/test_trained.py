@@ -18,10 +18,11 @@ from ropelab.claims.trained.runs import EncodingsRun, MethodsRun
 from ropelab.claims.trained.tally import Tally
 from ropelab.experiments.base_empirical.retrieval import Outcome
 from ropelab.lab import run
+from ropelab.runs import thresholds
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import label_method
 from ropelab.runs.stats import Interval
-from tests.texts import mentions
+from tests.texts import FRAGMENT, mentions
 
 HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED
 OPEN = Verdict.UNDECIDED
@@ -740,6 +741,41 @@ RUNS = {
 }
 
 
+def told_of(id_: str) -> str:
+    claim = find_claim(id_)
+    return claim.evidence(runs=(RUNS[claim.reads],)).measured
+
+
+def test_what_trained_models_show_is_told_with_its_place_and_unit():
+    assert "yarn ×4 at any distance (6144 tokens back): 0.95" in told_of("yarn-extends")
+    assert "yarn ×4 from 4096 tokens back: 0.99" in told_of("yarn-extends")
+    assert "pi ×4 at any distance (512 tokens back)" in told_of("pi-fails-zero-shot")
+    said = told_of("rope-beats-sinusoidal")
+    assert "text loss at 2048 tokens (2.800 [2.790, 2.810] and 2.400" in said
+    assert "copy accuracy at 2048 tokens (0.600 [0.590" in told_of("copy-order")
+    assert "alibi against t5, text loss at 2048 tokens" in told_of("alibi-beats-others")
+    assert "sinusoidal, text loss at 512 tokens" in told_of("relative-do-well")
+    said = told_of("t5-extrapolates")
+    assert "t5, copy accuracy in 512 tokens and in 2048: 0.98" in said
+    one = "the best single one, one(period=256), from 64 tokens back: 0.12"
+    assert one in told_of("one-frequency-learned")
+    assert "on the last tokens of 8192" in told_of("plain-fails")
+
+
+@pytest.mark.parametrize("claim", claims_of_labs(), ids=lambda claim: claim.id)
+def test_what_decides_can_be_read_without_the_finding_before_it(claim):
+    for finding in claim.evidence(runs=(RUNS[claim.reads],)).findings:
+        assert not FRAGMENT.match(finding.what), finding.what
+
+
+def test_what_counts_as_copying_is_said_with_the_threshold_that_decides():
+    works = ("yarn-extends", "rope-extrapolates")
+    assert all(f"{thresholds.WORKS} of the" in find_claim(x).expected for x in works)
+    fails = ("plain-fails", "pi-fails-zero-shot")
+    assert all("fewer than half of the" in find_claim(x).expected for x in fails)
+    assert thresholds.FAILS == 0.5
+
+
 @pytest.mark.parametrize(
     ("claim", "left"),
     [(claim, left) for claim in claims_of_labs() for left in RUNS[claim.reads].tables],
@@ -949,7 +985,8 @@ def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
         find_claim("static-costs-short").evidence(runs=(run,)).measured
         for run in (there, back)
     ]
-    assert told == ["unscaled > yarn ×4: > (-0.300 [-0.305, -0.295])"] * 2
+    where = "loss (nats per byte) of the last tokens of 2048"
+    assert told == [f"unscaled > yarn ×4, {where}: > (-0.300 [-0.305, -0.295])"] * 2
 
 
 def test_orderings_need_models_that_learned_and_the_run_with_most_seeds_decides():
@@ -1088,10 +1125,12 @@ def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
         "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]]),
     }
     mixed = MethodsRun(Stored("extrapolate", plain.config, tables, ""))
-    assert mixed.measure_copying_at("unscaled", "twice").value == 0.02
+    distance, copied = mixed.measure_copying_at("unscaled", "twice")
+    assert (distance, copied.value) == (4096, 0.02)
     assert mixed.find_label("ntk") == "ntk ×4"
     assert mixed.find_label("ntk", largest=True) == "ntk ×8"
-    assert math.isnan(mixed.measure_copying_at("unknown", "twice").value)
+    _, unknown = mixed.measure_copying_at("unknown", "twice")
+    assert math.isnan(unknown.value)
 
 
 def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():

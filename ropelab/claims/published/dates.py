@@ -149,10 +149,10 @@ def count_encodings(
     text = f"{with_claimed} of {total} ({listed})"
     is_most = 2 * with_claimed > total
     findings.add_part(what, text, is_most, with_claimed)
-    what = "those with something else"
-    findings.add_limit(
-        what, ", ".join(other_names) or "none", not other_names, len(other_names)
-    )
+    what = "large language models of papers with something else"
+    # The source speaks of what is usual, which exceptions do not contradict.
+    listed = ", ".join(other_names) or "none"
+    findings.add_limit(what, listed, None, len(other_names))
 
 
 @claim("gpt-3-rope", "gpt-4-rope")

@@ -120,9 +120,9 @@ def measure_shifts(
         findings.mark_drawn(DRAWS)
 
     listed = " and ".join(f"{shift:,}" for shift in SHIFTS)
-    what = f"change of a typical score when both positions move by {listed}, {preset}"
-    add_changes("part", what, preset)
-    add_changes("limit", careful, careful)
+    lead = f"change of a typical score when both positions move by {listed}"
+    add_changes("part", f"{lead}, {preset}", preset)
+    add_changes("limit", f"{lead}, {careful}", careful)
 
 
 @claim(

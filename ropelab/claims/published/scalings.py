@@ -176,7 +176,8 @@ def compare_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
     findings.add_part(what, write_ratio(ratio), are_equal, ratio)
 
     change = max(logit_changes)
-    findings.add_zero("and logits apart", change, SAME, otherwise=f"{change:.2g}")
+    what = f"logits of {method} and of none apart, in up to {lengths[-1]} tokens"
+    findings.add_zero(what, change, SAME, otherwise=f"{change:.2g}")
 
     # vLLM and SGLang compute their tables when a model is loaded, for the length that they
     # may serve.
@@ -241,7 +242,8 @@ def look_up_lengths(
     text = ", ".join(map(str, released_lengths))
     findings.add_part(what, text, claimed in released_lengths, max(released_lengths))
     text = "no, all were fine-tuned" if finetuned else "yes"
-    findings.add_limit("reached without fine-tuning", text, not finetuned)
+    what = f"{claimed} tokens reached without fine-tuning"
+    findings.add_limit(what, text, not finetuned)
 
 
 @claim("yarn-code-llama")

@@ -193,8 +193,11 @@ def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
     null_mean = float(null.mean())
     # Counts are written as whole numbers, shares in percent.
     form = ",.0f" if null_mean >= 1 else ".3%"
-    text = f"{null_mean:{form}}, RoPE {write_interval(change, '+' + form)}"
-    what = f"{what} of independent normal numbers"
+    text = (
+        f"{write_interval(average_samples(null), form)}, with RoPE"
+        f" {write_interval(change, '+' + form)}"
+    )
+    what = f"{what} of independent normal numbers in the place of RoPE's scores"
     least = LEAST_EXCESS * null_mean
     is_more = is_beyond(change, least)
     findings.add_limit(what, text, is_more, change.value)
@@ -258,7 +261,7 @@ def check_position_inversion(
     """
     lead = (
         f"pairs of {CONTEXT:,} distances where the farther wins, key equal to the query,"
-        " base"
+        f" heads of {HEAD}, base"
     )
     share = measure_aligned_inversion(base, CONTEXT)
     findings.add_part(f"{lead} {base:g}", f"{share:.2f}", share > 0.4, share)
@@ -269,7 +272,9 @@ def check_position_inversion(
     scores_of_key = gaussian(0, 256)
     shares = [measure_far_wins(scores_of_key), measure_far_wins(-scores_of_key)]
     mean_share = float(np.mean(shares))
-    what = "the same in 256, random keys and their opposites"
+    what = (
+        "pairs of 256 distances where the farther wins, random keys and their opposites"
+    )
     text = f"{mean_share:.2f}, exactly: of a key and its opposite one has it"
     findings.add_limit(what, text, mean_share < 0.4, mean_share)
 
@@ -290,11 +295,14 @@ def count_equal_scores(
     """
     sample = count_draws(mode, LLAMA_3_1, fmt, seed=seed)
     rope, _ = sample
-    what = f"{mode}: pairs of {TOKENS} distances in {fmt}, base {LLAMA_3_1:g}"
+    what = (
+        f"{mode}: pairs of {TOKENS} distances in {fmt}, random queries and keys of {HEAD}"
+        f" features, base {LLAMA_3_1:g}"
+    )
     compare_with_printed(
         findings, what, average_samples(rope), printed, ",.0f", open_because
     )
-    compare_with_null(findings, "pairs", sample)
+    compare_with_null(findings, "equal pairs", sample)
 
 
 @claim("du-token-inversion", "du-token-inversion-20k")
@@ -321,12 +329,12 @@ def check_token_inversion(
     is_half = abs(mean - 0.5) <= NEAR_HALF
     what = (
         f"probability of the reverse order, mean over distances {distance:,} to"
-        f" {2 * distance:,}, base {base:g}"
+        f" {2 * distance:,}, heads of {HEAD}, base {base:g}"
     )
     findings.add(at_distance, what, f"{mean:.3f}", is_half, mean)
 
     first_distance = find_half(base)
-    what = f"first octave whose mean is within {NEAR_HALF:g} of 1/2, from"
+    what = f"first octave of distances whose mean probability is within {NEAR_HALF:g} of 1/2, from"
     text = f"none below {FARTHEST // 2:,}"
     if math.isfinite(first_distance):
         # `compute_token_inversion` gives all pairs of a query the same weight. This changes
@@ -359,7 +367,11 @@ def check_token_aliasing(
     sample = count_draws("token aliasing", LLAMA_3_1, shared=shared, seed=seed)
     rope, _ = sample
     mean = average_samples(rope)
-    what = f"share of {TOKENS} positions where two keys have one score"
+    keys = f"keys of cosine {shared:g} with the query" if shared else "random keys"
+    what = (
+        f"share of {TOKENS} positions where two keys have one score, {keys}, {HEAD}"
+        f" features, base {LLAMA_3_1:g}"
+    )
     compare_with_printed(findings, what, mean, printed, ".3%", open_because)
 
     # The bound that the paper states.
@@ -369,12 +381,12 @@ def check_token_aliasing(
 
     of_alike, _ = count_draws("token aliasing", LLAMA_3_1, shared=alike, seed=seed)
     mean_of_alike = average_samples(of_alike)
-    what = f"the share of keys that nearly are the query (cosine {alike:g})"
+    what = f"share of equal scores of keys that nearly are the query (cosine {alike:g})"
     is_as_printed = is_all_about(mean_of_alike, printed)
     text = write_interval(mean_of_alike, ".1%")
     findings.add_limit(what, text, is_as_printed, mean_of_alike.value)
     findings.mark_drawn(DRAWS)
-    compare_with_null(findings, "share", sample)
+    compare_with_null(findings, "share of equal scores", sample)
 
 
 @claim("du-trade-off")
@@ -385,28 +397,32 @@ def follow_modes_over_bases(
     a number per base.
     """
     head = Similarity.of_head(HEAD)
+    about = f"heads of {HEAD}, bases {write_list(bases, 'g')}"
     distances = []
     for base in bases:
         distances.append(find_first_negative(head, base, CONTEXT * 8) or math.inf)
-    what = "token inversion: first distance above 1/2"
+    what = f"token inversion: first distance above 1/2, {about}"
     findings.add_part(what, write_list(distances), distances == sorted(distances))
 
     wins = [measure_aligned_inversion(base, TOKENS) for base in bases]
-    what = f"position inversion in {TOKENS} tokens, key equal to the query"
+    what = f"position inversion in {TOKENS} tokens, key equal to the query, {about}"
     findings.add_part(what, write_list(wins, ".2f"), wins == sorted(wins))
 
     # Both lists have the means of pairs by base.
     rope_pairs = []
     null_pairs = []
-    texts = []
+    rope_texts = []
+    null_texts = []
     for base in bases:
         rope, null = count_draws("position aliasing", base, seed=seed)
         rope_pairs.append(float(rope.mean()))
         null_pairs.append(float(null.mean()))
-        texts.append(write_interval(average_samples(rope), ",.0f"))
+        rope_texts.append(write_interval(average_samples(rope), ",.0f"))
+        null_texts.append(write_interval(average_samples(null), ",.0f"))
     is_due_to_rope = not all(map(is_about, rope_pairs, null_pairs))
-    text = f"{', '.join(texts)}; without RoPE {write_list(null_pairs)}"
-    findings.add_limit("position aliasing: pairs", text, is_due_to_rope)
+    text = f"{', '.join(rope_texts)}; without RoPE {', '.join(null_texts)}"
+    what = f"position aliasing: pairs of {TOKENS} distances, {about}"
+    findings.add_limit(what, text, is_due_to_rope)
     findings.mark_drawn(DRAWS)
 
     # The shares of every draw with RoPE: [DRAWS] for each base.
@@ -415,10 +431,10 @@ def follow_modes_over_bases(
         rope, _ = count_draws("token aliasing", base, seed=seed)
         shares.append(rope)
     change = average_samples(shares[-1] - shares[0])
-    means = [float(rope.mean()) for rope in shares]
-    what = "token aliasing, which should fall"
+    means = [write_interval(average_samples(rope), ".3%") for rope in shares]
+    what = f"token aliasing, which should fall, {about}"
     text = (
-        f"{write_list(means, '.2%')}, from the first base to the last"
+        f"{', '.join(means)}, from the first base to the last"
         f" {write_interval(change, '+.3%')}"
     )
     # The fall is the same change with the opposite sign.

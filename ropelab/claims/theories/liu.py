@@ -68,10 +68,11 @@ def check_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None:
     findings.add_part(what, text, share >= 1, share)
 
     sufficient_base = (CONTEXT / allowed_angle) ** (head_dim / (head_dim - 2))
-    what = "the same, if the bound is to be enough"
-    text = (
-        f"{share:.3f} times; heads of {head_dim} need a base of {sufficient_base:,.0f}"
+    what = (
+        f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, which must not be"
+        f" above {allowed_angle:.3f} rad if the bound is to be enough"
     )
+    text = f"{share:.3f} times that; heads of {head_dim} need a base of {sufficient_base:,.0f}"
     findings.add_limit(what, text, share <= 1.01, share)
 
 
@@ -85,7 +86,10 @@ def count_shared_codes(
     shared = CONTEXT - counts.distinct
 
     bound = rules.aliasing_base(CONTEXT)
-    what = f"of {CONTEXT:,} positions without a code of their own at base {base:g} in {fmt}"
+    what = (
+        f"positions of {CONTEXT:,} without a code of their own at base {base:g} in {fmt},"
+        f" heads of {head_dim}"
+    )
     text = f"{shared:,} (the bound is {bound:,.0f})"
     findings.add_part(what, text, shared > 0, shared)
 
@@ -193,8 +197,8 @@ def count_erased_neighbours(
         share = cosine_share
 
     what = (
-        f"neighbours from 1,000,000 on with one {component} in the slowest pair, base"
-        f" {base:g}"
+        f"neighbours from 1,000,000 on with one {component} in the slowest pair of heads of"
+        f" {HEAD}, base {base:g}"
     )
     text = (
         f"{share:.0%} (cosine alone {cosine_share:.0%}); below"
@@ -231,8 +235,8 @@ def find_wall(findings: Findings, code: str = "float32") -> None:
     at_small_base, *at_large_bases = first_positions
     has_wall = min(at_large_bases) < min(at_small_base, 1 << 20)
     what = (
-        f"positions that the slowest pair of {code} first stores as the next, bases 1e4,"
-        " 1e7, 1e8, 1e11"
+        f"first position whose cos and sin {code} stores as those of the next, slowest pair"
+        f" of heads of {HEAD}, bases 1e4, 1e7, 1e8, 1e11"
     )
     text = write_list(first_positions, ",")
     findings.add_part(what, text, has_wall, min(first_positions))
@@ -299,14 +303,14 @@ def compare_angle_errors(
     what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
     text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
     findings.add_part(what, text, error > usual_error, error)
-    what = f"the same, above {ANGLE_RAD:g} rad"
-    findings.add_part(what, f"{error:.4f}", error > ANGLE_RAD, error)
+    what = f"largest angle error there at base {base:g}, if above {ANGLE_RAD:g} rad is wrong"
+    findings.add_part(what, f"{error:.4f} rad", error > ANGLE_RAD, error)
 
     longer_context = 4 * NATIVE
     error = find_largest_error(base, longer_context)
     usual_error = find_largest_error(usual, longer_context)
-    what = f"the same in the last {TOKENS} of {longer_context:,} tokens"
-    text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at {usual:g}"
+    what = f"largest angle error of {preset} in the last {TOKENS} of {longer_context:,} tokens"
+    text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
     findings.add_limit(what, text, min(error, usual_error) > ANGLE_RAD)
 
 

@@ -72,16 +72,16 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
         )
 
     findings.add_part(
-        f"bases below the bound, times tasks, where retrieval is below {FAILS} at all"
-        " those distances",
+        f"bases below the bound, times tasks, where retrieval is below {FAILS} at every"
+        " distance from the first negative sum on",
         f"{failing_rows} of {len(rows_below)} (worse than with the largest base:"
-        f" {worse_rows}; mean recall at those distances, by task and base:"
+        f" {worse_rows}; mean recall at these distances, by task and base:"
         f" {', '.join(recalls)})",
         failing_rows == len(rows_below),
         failing_rows,
     )
     findings.add_count(
-        "of all of them with a low text loss",
+        "bases below the bound, times tasks, with a low text loss",
         with_low_loss,
         len(rows_below),
         role="limit",

@@ -66,7 +66,7 @@ def check_extrapolation(
 
     plain_near_accuracy = run.read_interval(run.plain, COPYING, longest=False)
     plain_far_accuracy = run.read_interval(run.plain, COPYING, longest=True)
-    what = "copy accuracy at the trained length and at the longest"
+    what = f"{encoding}, copy accuracy in {run.train_len} tokens and in {run.test_len}"
     plain_shares = _write_shares(plain_near_accuracy, plain_far_accuracy)
     shares = _write_shares(near_accuracy, far_accuracy)
     measured = f"{shares} ({run.plain}: {plain_shares})"

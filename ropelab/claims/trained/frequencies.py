@@ -49,13 +49,14 @@ def check_single_frequency(
     if not any(run.has_resting_pairs(name) for name in forms):
         # If there are several runs, the run that leaves least open decides. This
         # finding is open, so that a run that has the control is preferred.
-        what = "the same beside pairs that do not rotate"
+        what = "recall of one frequency beside pairs that do not rotate"
         findings.add_unmet(what, "not in this run", None)
 
     best = max(singles, key=run.copies_within)
     recall = run.measure_copies_within(best)
     best_works = interval_or_value_reaches(recall, WORKS * run.copies_within())
-    what = f"the best single one, {best}"
+    half = run.train_len // 2
+    what = f"recall of the best single one, {best}, from {half} tokens back"
     measured = write_interval(recall, ".2f")
     findings.add("limit", what, measured, negate(best_works), recall.value)
 

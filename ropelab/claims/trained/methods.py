@@ -148,9 +148,9 @@ def _describe_subject(run: MethodsRun, label_a: str, label_b: str, on: str) -> s
         loss_a = run.write_loss(label_a)
         loss_b = run.write_loss(label_b)
         losses = f"{loss_a} and {loss_b} nats per byte"
-        return f"on text after {run.test_len} tokens ({losses})"
+        return f"on the last tokens of {run.test_len} ({losses})"
     if on == "short text":
-        return f"on text after {run.train_len} tokens"
+        return f"on the last tokens of {run.train_len}"
     if on == "nearer text":
         return f"on text up to {2 * run.train_len} tokens"
     if on == "text just beyond":
@@ -181,8 +181,8 @@ def _ask_copying(
     row of trained.toml, which describes them.
     """
     label = run.find_label(a)
-    copied = run.measure_copying_at(label, at)
-    what = what.format(a=label, twice=2 * run.train_len)
+    distance, copied = run.measure_copying_at(label, at)
+    what = what.format(a=label, distance=distance)
     fails = asks == "fails"
     threshold = FAILS if fails else WORKS
     add_interval(findings, ROLES[asks], what, copied, least=threshold, fails=fails)
@@ -239,10 +239,11 @@ def check_low_loss(findings: Findings, run: MethodsRun) -> None:
         agrees = None
 
     what = (
-        f"of {len(unbeaten)} that no other method beats on text after {run.test_len}"
-        " tokens (the sliding window, which cannot see far, is not among them), those"
-        f" that copy less than half as well as the best"
-        f" ({_write_copies(run, best_copier)}), or were not asked"
+        f"methods that copy less than half as well as {best_copier} from beyond"
+        f" {run.train_len} back ({_write_copies(run, best_copier)}, the mean over"
+        f" distances), or were not asked, among {len(unbeaten)} that no other method beats"
+        f" on the last tokens of {run.test_len} (the sliding window, which cannot see far,"
+        " is not counted)"
     )
     texts = []
     for label in poor_copiers["label"]:
@@ -261,7 +262,10 @@ def _add_rank_correlation(
 ) -> None:
     """Add as a limit whether methods with a lower loss copy more."""
     correlation = _correlate_ranks(run, labels)
-    what = "rank correlation of low loss and copying"
+    what = (
+        f"rank correlation over {len(labels)} methods of low loss there and copying"
+        f" from beyond {run.train_len} back"
+    )
     agrees = interval_or_value_reaches(correlation, WORKS)
     measured = write_interval(correlation, ".2f")
     findings.add_limit(what, measured, agrees, correlation.value)

@@ -89,6 +89,7 @@ def compare_published_order(
         labels = [[_label(name, factor, arm) for name in group] for group in groups]
 
         rows = _select_place(rows, run, metric, finetuned, outside)
+        where = _name_place(rows, metric)
         known = {*rows["method_a"], *rows["method_b"]}
         is_measured = known.issuperset(label for group in labels for label in group)
         is_claimed = factors[0] <= factor <= factors[1]
@@ -96,7 +97,7 @@ def compare_published_order(
             continue
 
         answer = Findings(models=describe_models(run))
-        _compare_groups(answer, rows, labels, equal)
+        _compare_groups(answer, rows, labels, equal, where)
         answers.append((run.quality, answer))
     if not answers:
         findings.add_missing("a stored run that compares these methods")
@@ -157,11 +158,24 @@ def _select_place(
     return select_context(rows[positions == position], "at_tokens")
 
 
+def _name_place(rows: pd.DataFrame, metric: str) -> str:
+    """Name the metric and the place of comparisons that `_select_place` selected."""
+    if rows.empty:
+        return ""
+    place = int(rows["at_tokens"].iloc[0])
+    if metric == "copy_accuracy":
+        return f"copy accuracy from {place} tokens back"
+    if metric == "nll_bucket":
+        return f"text loss (nats per byte) of the stretch that ends at {place}"
+    return f"loss (nats per byte) of the last tokens of {place}"
+
+
 def _compare_groups(
     findings: Findings,
     rows: pd.DataFrame,
     groups: Sequence[Sequence[str]],
     equal: bool,
+    where: str,
 ) -> None:
     """Add a finding for every pair within a group, if `equal`, and for every pair of a
     method and a method of the next group.
@@ -169,10 +183,10 @@ def _compare_groups(
     if equal:
         for group in groups:
             for a, b in combinations(group, 2):
-                _compare(findings, rows, a, b, claimed_equal=True)
+                _compare(findings, rows, a, b, where, claimed_equal=True)
     for group, next_group in pairwise(groups):
         for a, b in product(group, next_group):
-            _compare(findings, rows, a, b, claimed_equal=False)
+            _compare(findings, rows, a, b, where, claimed_equal=False)
 
 
 def _unite(findings_on_pair: Sequence[ClaimFinding]) -> ClaimFinding:
@@ -202,7 +216,12 @@ def _label(name: str, factor: float, arm: str) -> str:
 
 
 def _compare(
-    findings: Findings, rows: pd.DataFrame, a: str, b: str, claimed_equal: bool
+    findings: Findings,
+    rows: pd.DataFrame,
+    a: str,
+    b: str,
+    where: str,
+    claimed_equal: bool,
 ) -> None:
     """Add the finding on a pair of methods, published as equal (`=`) or as a better than
     b (`>`).
@@ -254,7 +273,7 @@ def _compare(
 
     claimed_sign = "=" if claimed_equal else ">"
     measured = f"{sign} ({write_difference(interval)})"
-    what = f"{a} {claimed_sign} {b}"
+    what = f"{a} {claimed_sign} {b}, {where}"
     findings.add_part(what, measured, agrees, interval.value, margin)
     if agrees is None:
         findings.leave_open(reason)

@@ -288,24 +288,24 @@ class MethodsRun(TrainedRun):
         row = copies.iloc[0]
         return Interval(row["accuracy"], row["ci_low"], row["ci_high"], n=1)
 
-    def measure_copying_at(self, label: str, place: str) -> Interval:
-        """Return the copy accuracy at one distance: the distance where it is `best`, the
-        distance where it is `least`, or the distance nearest to `twice` the trained
-        length.
+    def measure_copying_at(self, label: str, place: str) -> tuple[int, Interval]:
+        """Return one distance and the copy accuracy there: the distance where it is
+        `best`, the distance where it is `least`, or the distance nearest to `twice` the
+        trained length.
         """
         accuracy = self.average_copies(label)
         if accuracy.empty:
-            return average_samples(())
+            return 0, average_samples(())
         ranked = accuracy.sort_values().index
         if place == "best":
-            distance = ranked[-1]
+            distance = int(ranked[-1])
         elif place == "least":
-            distance = ranked[0]
+            distance = int(ranked[0])
         else:
             distances = accuracy.index.to_numpy(dtype=int)
             nearest = abs(distances - 2 * self.train_len).argmin()
             distance = int(distances[nearest])
-        return self.measure_copying(label, distance)
+        return distance, self.measure_copying(label, distance)
 
     def copies_within(self, name: str | None = None) -> float:
         # Distances of more than half of the trained length do not count.
