@@ -303,7 +303,9 @@ def compare_angle_errors(
     what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
     text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
     findings.add_part(what, text, error > usual_error, error)
-    what = f"largest angle error there at base {base:g}, if above {ANGLE_RAD:g} rad is wrong"
+    what = (
+        f"largest angle error there at base {base:g}, wrong if above {ANGLE_RAD:g} rad"
+    )
     findings.add_part(what, f"{error:.4f} rad", error > ANGLE_RAD, error)
 
     longer_context = 4 * NATIVE
