@@ -12,6 +12,7 @@ from subprocess import PIPE
 import pandas as pd
 import pytest
 import typer
+from typer.main import get_command
 
 import ropelab
 from ropelab import experiments
@@ -21,6 +22,7 @@ from ropelab.math.methods import FREQUENCY_METHODS
 from ropelab.models.methods.registry import METHODS
 from ropelab.runs import store
 from ropelab.runs.config import group_of
+from ropelab.runs.errors import InputError
 from ropelab.runs.spelling import FieldGroup, make_flag
 from tests.processes import started
 from tests.texts import mentions
@@ -247,6 +249,32 @@ def test_bad_input_is_one_line_with_status_2_and_writes_nothing(
     assert err.startswith("ropelab: ")
     assert out == ""
     assert visible(Path.cwd()) == []
+
+
+def test_an_option_that_takes_one_value_is_given_once():
+    listed = get_command(cli.make_application()).commands
+    tried = []
+    for name, command in listed.items():
+        for option in command.params:
+            if option.param_type_name != "option":
+                continue
+            words = [option.opts[0], *([] if option.is_flag else ["1"])]
+            other = [(option.secondary_opts or option.opts)[-1], *words[1:]]
+            may_be_repeated = option.multiple or (
+                option.is_flag and not option.secondary_opts
+            )
+            if may_be_repeated:
+                continue
+            tried.append((name, *words))
+            with pytest.raises(InputError, match=r"^-.* is given twice; give it once"):
+                command.make_context(name, [*words, *other])
+    assert len(tried) > 100
+
+
+def test_a_list_that_is_given_twice_is_one_list(call):
+    typed = ["base", "--head-dim", "8", "--json"]
+    both = call(*typed, "--context", "64", "--context", "128")
+    assert both[1] == call(*typed, "--context", "64,128")[1]
 
 
 def test_a_config_with_an_unknown_key_names_the_nearest(call):

@@ -3,8 +3,10 @@ hooks.
 """
 
 import json
+import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -339,7 +341,9 @@ def test_commands_on_the_page_for_agents_exist(call: Any) -> None:
     assert all((ROOT / link).exists() for link in links)
 
 
-def test_the_hook_and_the_action_call_a_command_that_exists(call: Any) -> None:
+def test_the_hook_and_the_action_call_a_command_that_exists(
+    call: Any, tmp_path: Path
+) -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert call(f"{hook['entry'].removeprefix('ropelab ')} config.json")[0] == 3
     for name, matched in (
@@ -356,9 +360,22 @@ def test_the_hook_and_the_action_call_a_command_that_exists(call: Any) -> None:
         line = (
             run.split(">")[0].replace("$FILES", "config.json").replace("$OPTIONS", "")
         )
-        assert call(line.strip().removeprefix("ropelab "))[0] == (
-            0 if "never" in line else 3
-        )
+        assert call(line.strip().removeprefix("ropelab "))[0] == 3
+        # What the user sets does not meet an option of the step: options are given once.
+        options = run.replace("$OPTIONS", "--length 128k --fail-on warn")
+        line_with_options = options.split(">")[0].replace("$FILES", "config.json")
+        assert call(line_with_options.strip().removeprefix("ropelab "))[0] == 3
+
+        # The step that writes the file passes if there are findings, and for nothing
+        # else; the other one ends the job.
+        for status in range(4):
+            stand_in = f"ropelab() {{ return {status}; }}; {run}"
+            passes = {0, 3} if "$SARIF" in run else {0}
+            shell = ["bash", "-e", "-o", "pipefail", "-c", stand_in]
+            environment = {**os.environ, "SARIF": str(tmp_path / "sarif")}
+            done = subprocess.run(shell, env=environment, check=False)
+            assert (done.returncode == 0) == (status in passes)
+
         # A file of a pull request may be called like an option, such as one that lets
         # every finding pass.
         named = line.replace("config.json", "config.json --fail-on=never")

@@ -1,17 +1,19 @@
-"""The help of the command line: commands and options in panels, as plain text.
+"""The commands of the command line: help in panels, as plain text, and options that may
+be given once only.
 
 Typer stores the panel of a command or an option as its `rich_help_panel`. Rich would draw
 panels as boxes, which leave too little of 80 columns to the text. Here panels are
 sections with a heading.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import getdoc
 from typing import Any
 
 from typer import Typer
 from typer.core import TyperCommand, TyperGroup
 
+from ropelab.runs.errors import InputError
 from ropelab.runs.spelling import FieldGroup
 
 # The commands that a newcomer types first. Each answers within seconds.
@@ -63,7 +65,33 @@ def add_command(
 
 
 class Command(TyperCommand):
-    """A command whose help lists its options in panels."""
+    """A command whose help lists its options in panels, and whose options are given once,
+    unless they take lists.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # Typer takes the last of several values, so that the others would be lost without
+        # a word.
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(args=[*args])
+            self._refuse_repeated(order)
+        return super().parse_args(ctx, args)
+
+    def _refuse_repeated(self, order: Sequence[Any]) -> None:
+        """Raise InputError for an option that is given twice. `order` has the parameters
+        in the order in which they were typed.
+        """
+        for parameter in set(order):
+            is_option = parameter.param_type_name == "option"
+            if not is_option or parameter.multiple or parameter.count:
+                continue
+
+            # A flag without an opposite says the same each time.
+            is_same = parameter.is_flag and not parameter.secondary_opts
+            if is_same or order.count(parameter) == 1:
+                continue
+            names = " or ".join((*parameter.opts, *parameter.secondary_opts))
+            raise InputError(f"{names} is given twice; give it once")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {name: [] for name in OF_OPTIONS}
