@@ -5,8 +5,10 @@ implementation.
 import json
 import math
 import re
+from fractions import Fraction
 from functools import cache
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -795,3 +797,39 @@ def test_the_largest_loss_is_that_of_every_position():
         assert row["max_error_rad"].item() == every.max()
         assert row["worst_position"].item() == every.argmax()
         assert row["status"].item() == "every position"
+
+
+@pytest.mark.parametrize("period", [1, 0.5, 2, 0.4, 3, 1.5, 7, 0.75])
+def test_neighbours_that_are_equal_without_rounding_are_counted(period: float) -> None:
+    # Sines of whole turns differ in float64 and float32: by errors of 1e-16.
+    start, length = 2047, 61
+    tables = tables_of(
+        period=period,
+        length=length,
+        offset=start,
+        schemes=("single",),
+        components=("cos", "sin", "pair"),
+    )
+
+    # The angles as fractions of a turn, or those of their mirror images.
+    turns = [Fraction(start + m) / Fraction(str(period)) % 1 for m in range(length)]
+    exact = {
+        "cos": [min(turn, 1 - turn) for turn in turns],
+        "sin": [min(turn, (Fraction(1, 2) - turn) % 1) for turn in turns],
+        "pair": turns,
+    }
+    counts = {
+        name: sum(a == b for a, b in pairwise(values)) for name, values in exact.items()
+    }
+    resolution = tables["resolution"]
+    for row in resolution[resolution["format"] != "float64"].to_dict("records"):
+        if row["format"] == "float32" or counts[row["component"]] == length - 1:
+            assert row["adjacent_collisions"] == counts[row["component"]], row
+        assert row["adjacent_collisions"] >= counts[row["component"]], row
+
+    collisions = tables["collisions"]
+    sums = collisions.groupby(["format", "component"])["adjacent_collisions"].sum()
+    whole = resolution.set_index(["format", "component"])["adjacent_collisions"]
+    assert sums.to_dict() == whole.to_dict()
+    keeps = tables["pairs"]["equal_neighbours"].unique().tolist()
+    assert keeps == [float(counts["pair"] > 0)]

@@ -34,6 +34,7 @@ from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacin
 from ropelab.math.numerics.resolution import (
     HASHES_IN_MEMORY,
     Census,
+    count_by_first_equals,
     count_distinct_among,
     take_census,
 )
@@ -81,7 +82,7 @@ def make_encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
             config,
             (*FREQUENCIES[scheme], *SCORED, "tolerance", "samples"),
             kind="precision-encoding",
-            version=4,
+            version=5,
             title=f"which positions collide, {scheme}",
             function=measure_encodings,
             inputs={"scheme": scheme, "components": components, "formats": formats},
@@ -118,6 +119,7 @@ def measure_encodings(
         censuses = take_census(
             encoded, formats, config.offset, config.length, advance_component
         )
+        censuses = _count_exact_collisions(config, encoded, formats, censuses)
         resolution += _list_resolution(config, encoded, formats, censuses)
         collisions += _list_collisions(config, component, formats, censuses)
 
@@ -158,6 +160,32 @@ def _encode(spectrum: Spectrum, component: str) -> encoding.PositionEncoding:
     slowest = int(rotating[-1])
     one_pair = range(slowest, slowest + 1)
     return encoding.PositionEncoding(unrounded, component, one_pair)
+
+
+def _count_exact_collisions(
+    config: PrecisionConfig,
+    encoded: encoding.PositionEncoding,
+    formats: Sequence[FloatFormat],
+    censuses: list[Census],
+) -> list[Census]:
+    """Return the censuses of a component, with collisions that hold in exact arithmetic
+    where neighbours are equal without any rounding.
+    """
+    repetition = _find_repetition(encoded, config.offset, config.length)
+    if repetition is None:
+        return censuses
+
+    period = encoding.find_whole_period(_find_only_frequency(encoded))
+    assert period is not None, "an encoding that repeats has a period"
+    first_equals = encoding.find_first_equals(
+        period, encoded.component, config.offset, config.length
+    )
+    if (first_equals[1:] != first_equals[:-1]).all():
+        return censuses
+    return [
+        count_by_first_equals(census, encoded, fmt, first_equals)
+        for census, fmt in zip(censuses, formats, strict=True)
+    ]
 
 
 def _list_resolution(
@@ -366,10 +394,14 @@ def _list_pairs(
     periods = []
     equal_counts = []  # [pairs, formats]
     for theta in inv_freq.tolist():
-        periods.append(encoding.find_whole_period(theta))
-        # A pair that does not rotate has no neighbours to lose.
+        period = encoding.find_whole_period(theta)
+        periods.append(period)
+        # A pair that does not rotate has no neighbours to lose. A pair that completes
+        # rotations in each token loses all of them, in exact arithmetic.
         counts = [0] * len(formats)
-        if theta:
+        if theta and period == 1:
+            counts = [config.length - 1] * len(formats)
+        elif theta:
             counts = neighbours.count_equal_neighbours(
                 theta, formats, config.offset, config.length
             )

@@ -202,6 +202,18 @@ def list_distinct_positions(
 ) -> Int[np.ndarray, " distinct"]:
     """Return one position per distinct value of a pair, from ``offset`` on."""
     count = min(length, period)
+    return np.unique(find_first_equals(period, component, offset, count))
+
+
+def find_first_equals(
+    period: int,
+    component: str,
+    offset: int,
+    count: int,
+) -> Int[np.ndarray, " positions"]:
+    """Return for each position from ``offset`` on the smallest position that has the same
+    value of a pair.
+    """
     # Of two positions with the same value, as in `find_first_repeat`, the smaller
     # position stays.
     positions = np.arange(offset, offset + count) % period
@@ -211,4 +223,4 @@ def list_distinct_positions(
     elif component == "sin" and period % 2 == 0:
         mirrored = (period // 2 - positions) % period
         positions = np.minimum(positions, mirrored)
-    return np.unique(positions)
+    return positions

@@ -10,7 +10,7 @@ positions (hashes.py). A proof, or the steps of stored angles, often save this w
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -168,6 +168,38 @@ def count_distinct_among(
     order = np.lexsort(bits)
     differs = ~find_equal_to_next(bits[:, order])
     return 1 + int(differs.sum())
+
+
+def count_by_first_equals(
+    census: Census,
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    first_equals: Integers,
+) -> Census:
+    """Return a census whose collisions are counted by the smallest positions that have
+    the same encodings in exact arithmetic.
+
+    Neighbours that are equal without any rounding differ by the errors of sines in
+    float64, which some formats store as two numbers.
+    """
+    representatives, place = np.unique(first_equals, return_inverse=True)
+    positions = representatives.astype(np.float64)
+    bits = read_bits(encoding.values(positions, encoding.pairs), fmt)
+    # The last position has no neighbour in the range, and is not marked.
+    is_equal = find_equal_to_next(bits[:, place])
+
+    offset = census.by_octave[0][0]
+    colliding = offset + np.flatnonzero(is_equal)
+    by_octave = []
+    for start, stop, _ in census.by_octave:
+        inside = (colliding >= start) & (colliding < stop)
+        by_octave.append((start, stop, int(inside.sum())))
+    return replace(
+        census,
+        adjacent_collisions=colliding.size,
+        first_collision=int(colliding[0]) if colliding.size else None,
+        by_octave=tuple(by_octave),
+    )
 
 
 @dataclass(eq=False)
