@@ -537,3 +537,23 @@ def test_the_base_in_the_answer_is_the_one_that_was_judged(given, said):
     assert f"Base {said} is" in answer(
         run(context=(64,), head_dim=8, train_len=32, base=given)
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "verdicts"),
+    [
+        ({"context": (50,), "head_dim": 16, "rotary_dim": 6}, {"every base"}),
+        ({"context": (3,), "head_dim": 4}, {"none found", "admissible"}),
+        ({"context": (10,), "head_dim": 2}, {"no such base"}),
+    ],
+)
+def test_the_verdict_on_a_base_is_that_of_the_answer(
+    values: dict[str, Any], verdicts: set[str]
+) -> None:
+    # Each of the first two had "no such base" beside "Every base is admissible" and
+    # beside a search that found none.
+    theories = run(**values)["theories"]
+    assert set(theories["verdict"][:3]) == verdicts
+    # Where no base is admissible there are no windows with a gap between them.
+    if math.isnan(theories["times_exact"].max()):
+        assert set(theories["verdict"]) == {"no such base", "no admissible base"}

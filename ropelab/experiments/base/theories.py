@@ -26,6 +26,8 @@ GRID = np.logspace(0.1, 18, 20_000)
 # Four texts for the key of each theory: its name, its kind, its assumptions and its
 # source. A text may have braces, such as {format}, into which words of the run are put.
 THEORIES: dict[str, list[str]] = read_table_beside(__file__)
+# The keys of the bases that are no theory's: the table `bound` has them.
+COMPUTED = ("recommended", "stable", "smallest")
 
 
 class Advice(NamedTuple):
@@ -68,7 +70,7 @@ def judge_theories(
                 math.nan if first_failing is None else float(first_failing)
             ),
             "times_exact": base / smallest,
-            "verdict": _judge_base(base, kind, first_failing, bound),
+            "verdict": _judge_advice(advice, kind, first_failing, bound),
             "assumes": assumes,
             "source": source,
         }
@@ -81,22 +83,32 @@ def _is_possible(base: float) -> bool:
     return math.isfinite(base) and base > 1
 
 
-def _judge_base(base: float, kind: str, first_failing: int | None, bound: Any) -> str:
-    """Return the verdict on an advised base, in words.
+def _judge_advice(
+    advice: Advice, kind: str, first_failing: int | None, bound: Any
+) -> str:
+    """Return the verdict on a theory's advice, in words.
 
     Args:
-        base: the advised base.
+        advice: the theory and its base.
         kind: the kind of the theory; "at most" is an upper limit of the base.
         first_failing: the first position with a negative sum; None if there is none.
         bound: the row of the table `bound`.
     """
+    base = advice.base
     smallest = bound.smallest_admissible_base
+    if advice.theory in COMPUTED:
+        # A base of 1 stands for all bases here. A missing one was not found: of narrow
+        # heads only the first window is searched, and there may be a stable base.
+        if base == 1:
+            return "every base"
+        if math.isnan(base) and bound.certified:
+            return "none found"
     if not _is_possible(base):
         return "no such base"
 
+    if not bound.certified:
+        return "no admissible base"
     if kind == "at most":
-        if not bound.certified:
-            return "no admissible base"
         if base >= smallest:
             return "leaves room"
         return "contradicts the bound"
