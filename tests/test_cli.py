@@ -8,6 +8,7 @@ import os
 import signal
 from pathlib import Path
 from subprocess import PIPE
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -252,9 +253,9 @@ def test_bad_input_is_one_line_with_status_2_and_writes_nothing(
 
 
 def test_an_option_that_takes_one_value_is_given_once():
-    listed = get_command(cli.make_application()).commands
+    group: Any = get_command(cli.make_application())
     tried = []
-    for name, command in listed.items():
+    for name, command in group.commands.items():
         for option in command.params:
             if option.param_type_name != "option":
                 continue

@@ -319,8 +319,11 @@ def quote_words(chance: random.Random, folder: Path) -> tuple[str, ...]:
             value = chance.choice(VALUES).strip("\"'")
             inside = not INSIDE.isdisjoint(flag.opts)
             words.append(str(folder / value.lstrip("/")) if inside else value)
-    place = ["--results", str(folder / "results")]
-    return (*words, *(place if any("--results" in flag.opts for flag in flags) else ()))
+    # An option is given once, and the folder of results may be among the words.
+    has_results = any("--results" in flag.opts for flag in flags)
+    if has_results and "--results" not in words:
+        words += ["--results", str(folder / "results")]
+    return tuple(words)
 
 
 MODEL: dict[str, Any] = {
