@@ -112,11 +112,16 @@ class Plan:
         self, tables: Tables, folder: Path | None = None, reused: bool = False
     ) -> Run:
         """Return the run, with the answer that its tables give."""
-        text = self.experiment.answer(tables)
-        brackets = explain_brackets(text, self.config.interval_over)
-        scope = "; ".join(filter(None, [self.config.scope, brackets]))
-        answer = add_scope(text, scope)
+        answer = write_answer(self.experiment, self.config, tables)
         return Run(self.experiment, self.config, tables, answer, folder, reused)
+
+
+def write_answer(experiment: Experiment, config: Config, tables: Tables) -> str:
+    """Write the answer that the tables of a run give, with its conditions."""
+    text = experiment.answer(tables)
+    brackets = explain_brackets(text, config.interval_over)
+    scope = "; ".join(filter(None, [config.scope, brackets]))
+    return add_scope(text, scope)
 
 
 @dataclass(frozen=True)

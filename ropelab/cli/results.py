@@ -49,6 +49,7 @@ def report(
     network.
     """
     from ropelab.claims.ledger import judge_run
+    from ropelab.restate import restate
     from ropelab.show.drawn import check_output_path
     from ropelab.show.page.document import MARK
     from ropelab.show.page.report import write_report
@@ -60,7 +61,7 @@ def report(
         path = Path("report.html")
     elif path is None:
         path = results / "index.html"
-    shown = find_runs(runs or [results], judge_run)
+    shown = find_runs(runs or [results], judge_run, restate)
     check_output_path(path, MARK)
     page = write_report(shown, path, title, progress=DelayedProgress(choose_progress()))
     print_line(f"page: {page}")

@@ -199,6 +199,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     # These modules are slow to import. Neither a single run nor an error above needs
     # them.
     from ropelab.claims.ledger import judge_run
+    from ropelab.restate import restate
     from ropelab.show.gallery import write_index
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs
@@ -234,11 +235,11 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
             say(f"index and page are not written: {error}")
             return
 
-    print_line(f"index: {write_index(results, index)}")
+    print_line(f"index: {write_index(results, index, restate=restate)}")
     progress: Progress = silent
     if not options.quiet:
         progress = terminal.DelayedProgress(terminal.choose_progress())
-    shown_runs = find_runs([results], judge_run)
+    shown_runs = find_runs([results], judge_run, restate)
     page = write_report(shown_runs, results / "index.html", progress=progress)
     print_line(f"page: {page}")
 

@@ -285,7 +285,8 @@ def name_tied(names: Sequence[str]) -> str:
 
 
 def describe_significance(table: pd.DataFrame) -> str:
-    """Write a sentence with the number of significant comparisons.
+    """Write a sentence with the number of significant comparisons; empty if none of them
+    is tested.
 
     Comparisons with a row that fails are not counted.
     """
@@ -313,8 +314,17 @@ def describe_significance(table: pd.DataFrame) -> str:
             f" {FEWEST_UNITS} documents (sequences)."
         )
 
+    if tested.empty:
+        return ""
     significant = int((tested["verdict"] != "~").sum())
+    # A row that fails is worse than others for certain.
+    left_out = ""
+    if (table["status"] == FAILING).any():
+        left_out = (
+            f" (without rows that recall less than {100 * AT_CHANCE:.0f} %, or lose"
+            f" {NO_USE:g} nat per byte more than the best)"
+        )
     return (
-        f"{significant} of {len(tested)} comparisons between rows that work are significant,"
-        f" at a false discovery rate of {FALSE_DISCOVERIES:.0%} per question."
+        f"{significant} of {len(tested)} comparisons are significant, at a false discovery"
+        f" rate of {FALSE_DISCOVERIES:.0%} per question{left_out}."
     )

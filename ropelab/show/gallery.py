@@ -12,13 +12,15 @@ from urllib.parse import quote
 import pandas as pd
 
 from ropelab.runs import store
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, say_once
 from ropelab.runs.files import read_regular
 from ropelab.runs.sentences import split_verdict
-from ropelab.runs.tables import write_markdown
+from ropelab.runs.tables import DamagedError, write_markdown
 from ropelab.show.drawn import write_for_user
 from ropelab.show.intervals import join_intervals
+from ropelab.show.looks import FIGURES
 from ropelab.show.page.document import render
+from ropelab.show.page.shown import Restate
 from ropelab.show.terminal import format_value
 
 # The most letters of the name of an index.
@@ -72,8 +74,10 @@ def write_code(text: str) -> str:
 
 
 def write_table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Return the lines of a table in Markdown."""
+    """Return the lines of a table in Markdown. Columns without any value are left out."""
     table = join_intervals(pd.DataFrame(records, dtype=object))
+    if len(table):
+        table = table.dropna(axis="columns", how="all")
     table = table.rename(columns=escape)
     return write_markdown(table, lambda value: escape(format_value(value)))
 
@@ -91,6 +95,14 @@ def _write_stem(path: str) -> str:
     return Path(path).stem.replace("_", " ")
 
 
+def _write_caption(path: str) -> str:
+    """Return what to see in a figure, and which claim it explains; empty if the figure
+    has no caption.
+    """
+    caption: str = FIGURES["captions"].get(Path(path).stem, "")
+    return caption
+
+
 FILTERS: dict[str, Callable[[Any], Any]] = {
     "plain": escape,
     "code": write_code,
@@ -98,22 +110,56 @@ FILTERS: dict[str, Callable[[Any], Any]] = {
     "address": _write_address,
     "anchor": write_anchor,
     "stem": _write_stem,
+    "caption": _write_caption,
     "first_sentence": lambda answer: split_verdict(answer)[0],
 }
 
 
-def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:
-    """Write the index of all finished runs below `results`, and return its path."""
+def write_index(
+    results: Path,
+    name: str = "index.md",
+    title: str = "Results",
+    restate: Restate | None = None,
+) -> Path:
+    """Write the index of all finished runs below `results`, and return its path.
+
+    `restate` writes the sentences of each run anew from its tables.
+    """
+    runs = []
+    for folder, manifest in store.find_finished(results):
+        if restate is not None:
+            manifest = _restate(folder, manifest, restate)
+        runs.append((folder, manifest))
+
+    # Runs that answer the same question are listed together.
+    by_question: dict[str, list[tuple[Path, Mapping[str, Any]]]] = {}
+    for folder, manifest in runs:
+        by_question.setdefault(manifest["question"], []).append((folder, manifest))
     text = render(
         "index.md.j2",
         FILTERS,
         title=title,
         results=results,
-        runs=list(store.find_finished(results)),
+        runs=runs,
+        by_question=by_question,
         kept=_read_kept_figures(results),
     )
     (written,) = write_for_user({name: text.encode()}, results, MARK)
     return written
+
+
+def _restate(
+    folder: Path, manifest: Mapping[str, Any], restate: Restate
+) -> Mapping[str, Any]:
+    """Return the manifest of a run in today's words, or as it is if the run's tables are
+    damaged. Damage is reported on stderr.
+    """
+    try:
+        tables = store.RUN.tables(folder, manifest)
+    except DamagedError as error:
+        say_once(str(error))
+        return manifest
+    return restate(manifest, tables)
 
 
 def _read_kept_figures(results: Path) -> set[str] | None:

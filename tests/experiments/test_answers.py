@@ -125,3 +125,69 @@ def test_a_number_without_an_interval_says_so_on_the_terminal() -> None:
     terminal.show_table(table, console, says_missing=True)
     assert isinstance(console.file, io.StringIO)
     assert "1.23 [no interval]" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        # No test compares two rows whose means are above those of the winners.
+        (
+            "encodings/encodings-designs",
+            "layers(rope,ssmax(nope)) at 75% [30%, 96%] and every(2,nope,window(rope,64))"
+            " at 67% [24%, 92%] are not tested, since their seeds are of two kinds",
+        ),
+        (
+            "encodings/encodings",
+            "RoPE has 1.93 [1.75, 2.11] if it reads only the last 128 tokens",
+        ),
+        # The best of methods that all fail is not praised.
+        (
+            "extrapolate/extrapolate-outside",
+            "no method copies more than 0.13 [0.02, 0.25] (yarn ×2)",
+        ),
+        # The change of a share of five cases has an interval beyond 1.
+        (
+            "evaluate/smollm2-passkey",
+            "llama3 ×2 finds 3 of 5, unmodified 0, too few cases for an interval",
+        ),
+        ("evaluate/smollm2-text", "nats per byte in tokens 8192 to 12288 against"),
+        ("extrapolate/extrapolate", "In tokens 6144 to 8192 of text the best method"),
+        # Not the same bases are too large and fail.
+        (
+            "base/base-published-5b7c425b",
+            "7 are larger than the smallest admissible base, by up to 7.8 times, and 7"
+            " fail inside their context, 6 of them larger",
+        ),
+        # The sum of cosines does not predict where retrieval ends, nor that it fails near by.
+        (
+            "base-empirical/base-empirical",
+            "The bound predicts for 0 of 4 pairs of base and task where retrieval fails"
+            " (a recall below half), and at 8 of 12 distances",
+        ),
+        ("base-empirical/base-empirical", "recall fails at 2 of 2 tested distances"),
+    ],
+)
+def test_what_a_reader_mistook_is_said(name: str, said: str) -> None:
+    experiment, _, tables = read_run(name)
+    assert said in experiment.answer(tables)
+
+
+def test_nothing_is_said_of_comparisons_of_which_none_is_tested() -> None:
+    experiment, _, tables = read_run("spectrum/spectrum-search-lr-scale-2-197d4c4f")
+    assert "significant" not in experiment.answer(tables)
+
+
+def test_a_model_without_a_scaling_has_one_row() -> None:
+    experiment, _, tables = read_run("evaluate/smollm2-text")
+    methods = experiment.summary(tables)["method"].tolist()
+    assert methods[0] == "unmodified"
+    assert "unscaled" not in methods
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_the_words_about_columns_are_about_columns_that_are_there(name: str) -> None:
+    experiment, _, tables = read_run(name)
+    columns = list(map(str, experiment.summary(tables)))
+    for explained in experiment.explain_columns(tables):
+        start = explained.removesuffix("N")
+        assert any(column.startswith(start) for column in columns), explained

@@ -149,8 +149,8 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
     assert mentions(said, "the bound says 46", 1.44)
     assert mentions(said, "base 100", "copy", "farthest at 16", "no longer at 64")
     assert mentions(said, "distances measured", "0.5 right in the mean over models")
-    assert mentions(said, "the bound is right", "1 of 1")
-    assert mentions(said, "success", "fails", "0 of 1")
+    assert mentions(said, "The bound predicts for 1 of 1")
+    assert mentions(said, "0 of 1", "success", "fails")
     short = join_intervals(summary({"predictions": found}))
     assert short["accuracy"].tolist() == ["0.20 [0.10, 0.37]", "1.00 [0.94, 1.00]"]
 

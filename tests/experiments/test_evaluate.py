@@ -459,7 +459,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     said = results.answer(tables)
     assert mentions(said, "256 tokens", "yarn", "best")
     assert ", -0.47 [-0.50, -0.44] nats" in said
-    assert mentions(said, "last bucket", "unmodified")
+    assert mentions(said, "tokens 64 to 256", "unmodified")
     assert "yarn costs most at 64 tokens: 0.117 [0.098, 0.136] nats" in said
     emitted = f"ropelab emit --from {asked.model} --context 256 --method yarn"
     assert results.suggest_command(asked, tables) == emitted
@@ -470,7 +470,7 @@ def test_the_advice_from_one_document_has_no_interval(config):
     _, tables = advised(asked, unmodified=(2.0, 3.0), yarn=(2.1, 2.5))
     tables["recommendation"] = make_recommendation(asked, tables)
     tables["model"] = make_model_table(asked)
-    assert mentions(results.answer(tables), "-0.534 [no interval] nats", "last bucket")
+    assert mentions(results.answer(tables), "-0.534 [no interval] nats", "64 to 256")
     assert asked.scope.endswith(", 1 document")
 
 

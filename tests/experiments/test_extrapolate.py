@@ -165,8 +165,10 @@ def test_what_context_is_worth_is_told_by_kind(tables):
     plain = last[last["method"] == "unscaled"].set_index("context_tokens")[NLL]
     # Of 16 tokens all 16 are scored: nothing is before them.
     said = results.answer(tables)
-    assert mentions(said, "48 instead of 0", "last 16", "unscaled model")
-    losses = re.search(r"model (\S+) \[.*\] instead of (\S+) \[", said)
+    assert mentions(said, "with 48 tokens before them", "last 16", "unscaled model")
+    losses = re.search(
+        r"model (\S+) \[.*\] nats per byte, with no token before them (\S+) \[", said
+    )
     assert losses is not None
     assert [float(loss) for loss in losses.groups()] == [
         pytest.approx(plain[64], abs=0.006),

@@ -236,8 +236,12 @@ def test_an_answer_names_what_costs_and_from_which_error():
             ("fp8_e4m3", "keys", 0.03, 0.004, "costs"),
         )
     ]
-    (said,) = describe_casts(pd.DataFrame(rows, columns=COLUMNS))
-    assert mentions(said, "2048 tokens", "1 of 6", "up to 0.002")
+    (said,) = describe_casts(pd.DataFrame(rows, columns=COLUMNS), 2048)
+    assert mentions(said, "2048 tokens", "5 of 6 roundings cost", "last 512 tokens")
+    # A range of errors would say that a cost begins above it, which need not be so.
+    assert "smallest error that costs has fp8_e4m3 (score error 0.03)" in said
+    free = "largest error without a shown cost has table=bfloat16 (score error 0.002)"
+    assert f"{free}, 0.000 [0.000, 0.000] on only 4 documents" in said
     assert mentions(said, "position=bfloat16 0.41 [0.37, 0.45]", "2 more cost less")
     assert mentions(said, "q4_0 0.030 [0.027, 0.033]", "int4 0.020 [0.018, 0.022]")
     errors = "error 0.29)", "error 0.1)", "error 0.09)"
@@ -377,3 +381,18 @@ def test_two_casts_are_drawn_by_place():
     np.testing.assert_array_equal(first.get_ydata(), [1e-2, 2e-2])
     np.testing.assert_array_equal(first.get_xdata(), [128, 256])
     assert cost_of_casts.draw_divergence(table[table["cast"] == "float32"]) == {}
+
+
+def test_where_every_rounding_costs_the_answer_says_so_first():
+    (folder,) = REFERENCE.glob("evaluate/smollm2-keys-????????")
+    casts = pd.read_csv(folder / "tables" / "casts.csv")
+    (said,) = describe_casts(casts, 8192)
+    assert "at 2048 tokens: all 4 roundings cost, in nats per byte" in said
+    assert "shown cost" not in said
+
+
+def test_a_cost_at_an_error_of_zero_has_its_reason():
+    (folder,) = REFERENCE.glob("evaluate/smollm2-casts-????????")
+    casts = pd.read_csv(folder / "tables" / "casts.csv")
+    said, *_ = describe_casts(casts, 8192)
+    assert "inv_freq=bfloat16 (score error 0), which changes angles alike" in said

@@ -273,7 +273,7 @@ def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(
     trained = trained.split("Arithmetic: ")[0]
     # From half of the trained length back, or the distance below it that was measured.
     assert "from 8 tokens back" in trained
-    assert "100% [99%, 101%] with spaced(n=4, uniform=true)" in trained
+    assert "100% [99%, 101%] with 4 frequencies (spaced(n=4, uniform=true))" in trained
     assert "unscaled" not in trained
 
 
@@ -333,8 +333,8 @@ def test_the_answer_names_the_largest_number_of_frequencies() -> None:
         }
     )
     said = body._describe_copying({"schemes": schemes, "learned": learned})
-    assert "76% [74%, 78%] with without(band=middle) and 42% [40%, 44%]" in said
-    assert "with unscaled." in said
+    many = "76% [74%, 78%] with 10 frequencies (without(band=middle))"
+    assert f"{many} and 42% [40%, 44%] with 16 frequencies (unscaled)." in said
     assert "without(band=slow)" not in said
 
 
@@ -434,7 +434,7 @@ def test_one_frequency_is_called_by_its_period() -> None:
     [
         (
             "one(period=32)",
-            " (every pair of one(period=32) rotates, so that none is left",
+            "With one(period=32) all pairs of a head rotate: none is left",
         ),
         ("one(period=32, pairs=2)", None),
         ("one(period=512)", None),

@@ -90,8 +90,8 @@ def _describe_given(given: Any) -> str:
 
 
 def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
-    """Count the published bases that are larger than necessary (loose), and compare how
-    published, exact and recommended bases grow with the context.
+    """Count the published bases that are larger than necessary, and those that fail, and
+    compare how published, exact and recommended bases grow with the context.
     """
     fit_by_set = fits.set_index("values")
     # An exponent depends on the contexts that it is fitted to. If there are fits to the
@@ -108,14 +108,28 @@ def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
     recommended_growth = describe_growth(f"recommended bases{suffix}")
     paper_growth = describe_growth("paper values")
 
-    loose_rows = published[published.verdict == "loose"]
-    worst_ratio = loose_rows.times_exact.max() if len(loose_rows) else 1.0
-    return (
-        f" {len(loose_rows)} of the paper's {len(published)} values here are loose, by"
-        f" up to {worst_ratio:.2g} times; the exact ones grow as {exact_growth}, the"
-        f" paper's as {paper_growth}, the recommended bases as {recommended_growth}"
-        " (standard errors)."
+    is_loose = published["verdict"] == "loose"
+    fails = published["paper_fails_at_tokens"].notna()
+    worst_ratio = (
+        published.loc[is_loose, "times_exact"].max() if is_loose.any() else 1.0
     )
+    return (
+        f" Of the paper's {len(published)} values here {is_loose.sum()} are larger than the"
+        f" smallest admissible base, by up to {worst_ratio:.2g} times, and {fails.sum()}"
+        f" fail inside their context, {_count_both(is_loose & fails)}; the exact ones grow"
+        f" as {exact_growth}, the paper's as {paper_growth}, the recommended bases as"
+        f" {recommended_growth} (standard errors)."
+    )
+
+
+def _count_both(is_both: pd.Series) -> str:
+    """Say how many of the larger bases fail: a larger base is not always admissible.
+
+    >>> _count_both(pd.Series([True, False])), _count_both(pd.Series([False]))
+    ('1 of them larger', 'none of them larger')
+    """
+    count = int(is_both.sum())
+    return f"{count or 'none'} of them larger"
 
 
 def suggest_command(config: BaseConfig, tables: Tables) -> str:

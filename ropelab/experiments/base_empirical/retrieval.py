@@ -410,17 +410,7 @@ def answer(tables: Tables) -> str:
             " retrieve."
         )
 
-    sentences = _describe_limits(decided)
-    right_rows = decided["agrees"].astype(bool).sum()
-    failing_distances = decided["failing_before"].sum()
-    distances_before = decided["distances_before"].sum()
-    rows = "bases" if decided["task"].nunique() == 1 else "pairs of base and task"
-    sentences.append(
-        f"Over all distances the bound is right for {right_rows} of"
-        f" {len(decided)} {rows}: where it predicts success, retrieval fails at"
-        f" {failing_distances} of {distances_before} distances"
-    )
-
+    sentences = [_describe_verdict(decided), *_describe_limits(decided)]
     superficial = decided[decided["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):
         bases = ", ".join(f"{base:g}" for base in superficial["base"].unique())
@@ -428,8 +418,23 @@ def answer(tables: Tables) -> str:
     return f"{'. '.join(sentences)}."
 
 
+def _describe_verdict(decided: pd.DataFrame) -> str:
+    """Say how often the bound is right, and how often retrieval fails where the bound
+    says that it works.
+    """
+    right_rows = int(decided["agrees"].astype(bool).sum())
+    failing_distances = decided["failing_before"].sum()
+    distances_before = decided["distances_before"].sum()
+    rows = "bases" if decided["task"].nunique() == 1 else "pairs of base and task"
+    return (
+        f"The bound predicts for {right_rows} of {len(decided)} {rows} where retrieval"
+        f" fails (a recall below half), and at {failing_distances} of"
+        f" {distances_before} distances at which it predicts success retrieval fails"
+    )
+
+
 def _describe_limits(decided: pd.DataFrame) -> list[str]:
-    """Say for each base up to which distance retrieval works, and what both predictions
+    """Say for each base at which distances retrieval works, and what both predictions
     say.
     """
     columns = [
@@ -440,24 +445,48 @@ def _describe_limits(decided: pd.DataFrame) -> list[str]:
         "bound_times_measured",
         "quarter_rotation_tokens",
         "quarter_rotation_times_measured",
+        "distances_before",
+        "failing_before",
     ]
     with_bound = decided[decided["bound_times_measured"].notna()]
 
     sentences = []
     # Tasks with the same limits share a sentence.
     for values, tasks in with_bound.groupby(columns, sort=False)["task"]:
-        base, works_at, fails_at, bound, bound_ratio, quarter, quarter_ratio = values
+        base, works_at, fails_at, bound, bound_ratio, *others = values
+        quarter, quarter_ratio, before, failing = others
         verb = "work" if len(tasks) > 1 else "works"
+        near_by = ""
+        if failing:
+            distances = f"{failing:.0f} of {before:.0f} tested distances"
+            near_by = f", before which recall fails at {distances}"
         sentence = (
             f"With base {base:g} {' and '.join(tasks)} {verb} farthest at {works_at:.0f}"
-            f" tokens and no longer at {fails_at:.0f}, of the distances measured (work: at"
-            f" least {FAILS:g} right in the mean over models, whose interval may reach"
-            f" below); the bound says {bound:.0f} ({bound_ratio:.2f} times the middle of"
-            f" both), a quarter rotation of the slowest pair {quarter:.0f}"
-            f" ({quarter_ratio:.2f} times)"
+            f" tokens back and no longer at {fails_at:.0f}, of the distances measured"
+            f" (work: at least {FAILS:g} right in the mean over models, whose interval may"
+            f" reach below); the bound says {bound:.0f} ({bound_ratio:.2f} times their"
+            f" geometric mean){near_by}; a quarter rotation of the slowest pair says"
+            f" {quarter:.0f} ({quarter_ratio:.2f} times)"
         )
         sentences.append(sentence)
     return sentences
+
+
+def explain_columns(tables: Tables) -> dict[str, str]:
+    """Say what the columns of the short table are, by the beginnings of their names."""
+    return {
+        "bound": "first distance at which the sum of cosines is negative",
+        "quarter_rotation": "distance at which the slowest pair has turned by 90 degrees",
+        "maximum_distance": f"farthest distance with a recall of at least {FAILS:g}",
+        "accuracy": (
+            "recall, averaged over the distances at which the bound predicts failure, or"
+            " over all distances if it predicts none"
+        ),
+        "text_difference": (
+            "loss of text above that with the largest base, in the second half of the"
+            " window, in nats per byte"
+        ),
+    }
 
 
 def summary(tables: Tables) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from ropelab.experiments.encodings.comparisons import (
     TEXT,
     find_learners,
 )
-from ropelab.runs.comparisons import UNLEARNED, describe_significance
+from ropelab.runs.comparisons import MIXED, UNLEARNED, describe_significance
 from ropelab.runs.sentences import join_names, join_sentences, write_with_interval
 from ropelab.runs.tables import Tables
 
@@ -81,7 +81,7 @@ def answer(tables: Tables) -> str:
         )
     sentences.append(sentence)
     counts = describe_significance(tables["comparisons"])
-    return f"{join_sentences(sentences)} {counts}"
+    return f"{join_sentences(sentences)} {counts}".rstrip()
 
 
 def describe_against_methods(tables: Tables, times: int) -> str:
@@ -174,12 +174,17 @@ def describe_best(metric: str, tables: Tables, times: int) -> str:
         return f"{among}the {wording.values} are {best}{wording.unit}"
 
     value = _write_value(values_here, baseline, metric)
+    if_cut = ""
     better = f"{wording.better} than {label_of[baseline]} at {value}{wording.unit}"
     if metric == TEXT and times > 1:
         # A model may always be given a text that is cut to the trained length.
         at_trained_len = values[values["times_trained_len"] == 1]
         value_of_cut_text = _write_value(at_trained_len, baseline, metric)
-        better += f", at {value_of_cut_text} if that is cut to 1x"
+        trained_len = int(tables["quality"]["train_len_tokens"].iloc[0])
+        if_cut = (
+            f"; {label_of[baseline]} has {value_of_cut_text} if it reads only the last"
+            f" {trained_len} tokens"
+        )
 
     comparisons = tables["comparisons"].query(
         "metric == @metric and times_trained_len == @times"
@@ -188,12 +193,40 @@ def describe_best(metric: str, tables: Tables, times: int) -> str:
         "status != @UNLEARNED and verdict == encoding_a"
     )
     winners = means.filter(won_comparisons["encoding_a"])
+    untested = _describe_untested(
+        comparisons, values_here.loc[means.index], metric, label_of
+    )
     if winners.empty:
         nobody = "none" if among else "no encoding"
-        return f"{among}{nobody} is shown to {better}"
+        return f"{among}{nobody} is shown to {better}{if_cut}{untested}"
     verb = "are" if len(winners) > 1 else "is"
     best = _list_best(values_here.loc[winners.index], metric, label_of)
-    return f"{among}{best} {verb} shown to {better}"
+    return f"{among}{best} {verb} shown to {better}{if_cut}{untested}"
+
+
+def _describe_untested(
+    comparisons: pd.DataFrame, values: pd.DataFrame, metric: str, label_of: pd.Series
+) -> str:
+    """Name the rows that no test compares with the baseline although their means are
+    better, because some of their models learned the task and some did not.
+
+    Args:
+        comparisons: the comparisons with the baseline.
+        values: rows of `quality` that take part, with the names of encodings as index.
+        metric: the metric.
+        label_of: the label of each encoding.
+    """
+    # A positive difference of a loss, or a negative difference of a share, is worse.
+    is_better = comparisons["difference"] > 0
+    if metric == TEXT:
+        is_better = comparisons["difference"] < 0
+    mixed = comparisons[(comparisons["status"] == MIXED) & is_better]
+    names = [name for name in mixed["encoding_a"] if name in values.index]
+    if not names:
+        return ""
+    best = _list_best(values.loc[names], metric, label_of)
+    verb = "are" if len(names) > 1 else "is"
+    return f"; {best} {verb} not tested, since their seeds are of two kinds"
 
 
 def _write_value(values: pd.DataFrame, encoding: str, metric: str) -> str:
@@ -248,3 +281,17 @@ def summary(tables: Tables) -> pd.DataFrame:
 
     table = pd.DataFrame(columns).loc[cost.index]
     return table.rename_axis("encoding").reset_index()
+
+
+def explain_columns(tables: Tables) -> dict[str, str]:
+    """Say what the columns of the short table are, by the beginnings of their names."""
+    trained_len = int(tables["quality"]["train_len_tokens"].iloc[0])
+    return {
+        "adds": "parameters that the encoding adds",
+        "work": "multiplications in training, 1 for plain attention",
+        "text 1x": (
+            f"loss of the same last tokens of a text, in nats per byte, read at the end of"
+            f" {trained_len} tokens; text 4x: of four times as many"
+        ),
+        "copy": "share of symbols copied from half of the context back",
+    }

@@ -28,7 +28,7 @@ from typing import Any, cast
 import pandas as pd
 
 from ropelab.experiments.encodings import EncodingsConfig
-from ropelab.experiments.encodings.answer import answer, summary
+from ropelab.experiments.encodings.answer import answer, explain_columns, summary
 from ropelab.experiments.encodings.behaviour import Behaviour
 from ropelab.experiments.encodings.comparisons import (
     AGAINST_METHODS,
@@ -58,7 +58,7 @@ from ropelab.runs.own import find_own, make_sources_key
 from ropelab.runs.tables import Tables
 
 # The functions that `ropelab.experiments` calls.
-__all__ = ["answer", "cells", "summary", "tables", "times"]
+__all__ = ["answer", "cells", "explain_columns", "summary", "tables", "times"]
 
 # The version of the trained models. Raise it when an encoding starts or learns
 # differently: all models are then trained again.

@@ -178,7 +178,12 @@ class EvaluateConfig(Config):
 
     def adapt_question(self, question: str) -> str:
         """Return the question with the lengths of the model and of this config."""
-        return config.ask_what_happens(self.train_len, self.context)
+        return self.ask_about(self.train_len)
+
+    def ask_about(self, train_len: int) -> str:
+        """Return the question about a model that was trained at this length."""
+        has_roundings = bool(self.casts or self.cache)
+        return config.ask_what_happens(train_len, self.context, has_roundings)
 
     @property
     def scope(self) -> str:

@@ -15,9 +15,10 @@ from ropelab.experiments.evaluate.recommendation import (
 from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import UNDECIDABLE
 from ropelab.models.tasks.divergence import describe_divergence, shorten_divergence
+from ropelab.models.tasks.grid import choose_last_window
 from ropelab.models.tasks.rounded import describe_casts
 from ropelab.runs.comparisons import name_tied
-from ropelab.runs.labels import AS_SHIPPED, WINDOW
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, label_rows
 from ropelab.runs.leading import UNIFORM_LOSS
 from ropelab.runs.sentences import write_with_interval
 from ropelab.runs.spelling import split_list, write_command
@@ -34,7 +35,8 @@ def answer(tables: Tables) -> str:
     findings = describe_divergence(tables)
     compares_methods = True
     if "casts" in tables:
-        findings += describe_casts(tables["casts"])
+        trained_len = int(model["train_len_tokens"])
+        findings += describe_casts(tables["casts"], trained_len)
         # Each rounded row is compared once. If a run has no other comparisons, it has
         # no method and no window, and nothing is recommended.
         compares_methods = len(tables["casts"]) != len(comparisons)
@@ -140,7 +142,10 @@ def _describe_advice(
 
     unit = ""
     if row["task"] == "text":
-        unit = " nats per byte in the last bucket of positions"
+        losses = tables["text_nll"]
+        is_last = losses["bucket_end_tokens"] == row["at_tokens"]
+        start = int(losses.loc[is_last, "bucket_start_tokens"].iloc[0])
+        unit = f" nats per byte in tokens {start} to {row['at_tokens']}"
     if is_alone or row["status"] == KEPT:
         values = average_values(tables, row["task"], row["at_tokens"])
         value = task_tables.write_mean(values, AS_SHIPPED)
@@ -158,12 +163,29 @@ def _describe_advice(
         row["difference"], row["ci_low"], row["ci_high"], "+f"
     )
     gap = f"{difference}{unit}"
+    if row["task"] != "text" and max(abs(row["ci_low"]), abs(row["ci_high"])) > 1:
+        # A share cannot change by more than 1: so few cases give no interval.
+        gap = f"finds {_count_found(row, tables)}, too few cases for an interval"
     if row["status"] == BETTER:
         return f"{lead} {best} {does} best, {gap} against the unmodified model{tied}"
     return (
-        f"{lead} nothing {does} distinguishably better than the unmodified model:"
+        f"{lead} nothing {does} demonstrably better than the unmodified model:"
         f" {best} {gap}"
     )
+
+
+def _count_found(row: pd.Series, tables: Tables) -> str:
+    """Write how many cases the best method finds, beside the unmodified model."""
+    table = tables[f"{row['task']}_accuracy"]
+    table = table[table["context_tokens"] == row["at_tokens"]]
+    table = table.assign(label=label_rows(table))
+    counts = []
+    for label in (row["best"], AS_SHIPPED):
+        rows = table[table["label"] == label]
+        found = round((rows["accuracy"] * rows["trials"]).sum())
+        counts.append((found, int(rows["trials"].sum())))
+    (found, trials), (found_unmodified, _) = counts
+    return f"{found} of {trials}, unmodified {found_unmodified}"
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -190,7 +212,36 @@ def summary(tables: Tables) -> pd.DataFrame:
         shares = select_longest_context(tables[f"{task}_accuracy"])
         name = f"{task} @{shares['context_tokens'].iloc[0]}"
         columns.append(task_tables.average_with_intervals(shares, "accuracy", name))
-    return task_tables.join_by_label(columns)
+    return _drop_repeated(task_tables.join_by_label(columns))
+
+
+def _drop_repeated(table: pd.DataFrame) -> pd.DataFrame:
+    """Leave out the row `unscaled` if it repeats the row of the unmodified model, as it
+    does for every model whose configuration declares no scaling.
+    """
+    rows = table.set_index("method")
+    if not {AS_SHIPPED, "unscaled"} <= set(rows.index):
+        return table
+    if rows.loc[AS_SHIPPED].equals(rows.loc["unscaled"]):
+        return table[table["method"] != "unscaled"].reset_index(drop=True)
+    return table
+
+
+def explain_columns(tables: Tables) -> dict[str, str]:
+    """Say what the columns of the short table are, by the beginnings of their names."""
+    explained = {}
+    if "text_nll" in tables:
+        losses = tables["last_window"]
+        longest = int(losses["context_tokens"].max())
+        trained_len = int(losses["train_len_tokens"].iloc[0])
+        last_tokens = choose_last_window(min(trained_len, longest))
+        explained["nll @N"] = (
+            f"loss of the same last {last_tokens} tokens of a text, in nats per byte, when"
+            " the model reads them at the end of N tokens"
+        )
+    for task in task_tables.list_retrieval_tasks(tables):
+        explained[f"{task} @N"] = "share found in N tokens"
+    return explained
 
 
 def make_further_tables(tables: Tables) -> dict[str, pd.DataFrame]:

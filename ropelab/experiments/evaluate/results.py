@@ -27,6 +27,7 @@ import pandas as pd
 from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.experiments.evaluate.answer import (
     answer,
+    explain_columns,
     make_further_tables,
     suggest_command,
     summary,
@@ -63,6 +64,7 @@ __all__ = [
     "answer",
     "cells",
     "check",
+    "explain_columns",
     "make_further_tables",
     "suggest_command",
     "summarize_finished",

@@ -219,7 +219,8 @@ class ExtrapolateConfig(config.TaskConfig):
 
     def adapt_question(self, question: str) -> str:
         """Return the question with the lengths of this config."""
-        return config.ask_what_happens(self.train_len, self.test_len)
+        has_roundings = bool(self.casts or self.cache)
+        return config.ask_what_happens(self.train_len, self.test_len, has_roundings)
 
     def parsed_methods(self) -> "tuple[Method, ...]":
         from ropelab.models.methods.registry import parse_methods

@@ -16,7 +16,7 @@ from ropelab.runs import labels
 from ropelab.runs.comparisons import name_tied
 from ropelab.runs.leading import UNIFORM_LOSS, find_lead
 from ropelab.runs.tables import Tables, select_longest_context
-from ropelab.runs.thresholds import LEARNED
+from ropelab.runs.thresholds import FAILS, LEARNED
 
 
 def answer(tables: Tables) -> str:
@@ -25,7 +25,7 @@ def answer(tables: Tables) -> str:
     """
     findings = describe_divergence(tables)
     if "casts" in tables:
-        findings += describe_casts(tables["casts"])
+        findings += describe_casts(tables["casts"], _find_trained_len(tables))
 
     # `describe_casts` compares the rounded rows. All further findings leave them out.
     exact_tables = {}
@@ -39,6 +39,14 @@ def answer(tables: Tables) -> str:
     if "text_nll" in tables:
         findings.append(_describe_text(exact_tables))
     return task_tables.write_sentences(findings, tables["comparisons"])
+
+
+def _find_trained_len(tables: Tables) -> int:
+    """Return the trained length, which all tables of losses and accuracies have."""
+    for table in tables.values():
+        if "train_len_tokens" in table and len(table):
+            return int(table["train_len_tokens"].iloc[0])
+    raise LookupError("no table has a trained length")
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -131,7 +139,9 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
     assert lead is not None, "a run has a row"
     first_value = task_tables.write_mean(means, lead.first)
 
-    if len(published) > 1 and not lead.is_shown:
+    if len(published) > 1 and published[lead.first] < FAILS:
+        finding = f"{where} no method {does} more than {first_value} ({lead.first})"
+    elif len(published) > 1 and not lead.is_shown:
         finding = (
             f"{where} no method is shown to be better than another; {lead.first} has"
             f" {first_value} right"
@@ -181,7 +191,8 @@ def _describe_text(tables: Tables) -> str:
     comparisons = tables["comparisons"]
     is_at_end = comparisons["at_tokens"] == text_length
     comparisons = comparisons[(comparisons["metric"] == "nll_bucket") & is_at_end]
-    finding = f"at the end of text of {text_length} bytes "
+    start = int(at_end["bucket_start_tokens"].iloc[0])
+    finding = f"in tokens {start} to {text_length} of text "
     if ranked.empty:
         window_loss = task_tables.write_mean(means, labels.WINDOW)
         finding += f"the sliding window has {window_loss} nats per byte"
@@ -294,9 +305,36 @@ def _describe_context(last_window: pd.DataFrame) -> str:
         losses[context] = task_tables.write_mean(means, means.index[0])
     # A context includes the last tokens, whose loss is measured.
     last_tokens = grid.choose_last_window(int(unscaled["train_len_tokens"].iloc[0]))
+    before = {
+        shortest: "with no token before them",
+        longest: f"with {longest - last_tokens} tokens before them",
+    }
+    if shortest > last_tokens:
+        before[shortest] = f"with {shortest - last_tokens}"
     return (
-        f"; with {longest - last_tokens} instead of"
-        f" {shortest - last_tokens} tokens before them, the last {last_tokens} tokens of"
-        f" a text cost the unscaled model {losses[longest]} instead of"
-        f" {losses[shortest]}"
+        f"; {before[longest]} the last {last_tokens} tokens of a text within the trained"
+        f" length cost the unscaled model {losses[longest]} nats per byte,"
+        f" {before[shortest]} {losses[shortest]}"
     )
+
+
+def explain_columns(tables: Tables) -> dict[str, str]:
+    """Say what the columns of the short table are, by the beginnings of their names."""
+    explained = {}
+    if "text_nll" in tables:
+        buckets = tables["text_nll"][["bucket_start_tokens", "bucket_end_tokens"]]
+        start_of = dict(
+            buckets.drop_duplicates().set_index("bucket_end_tokens").squeeze(1)
+        )
+        for end in _choose_values(tables["text_nll"]["bucket_end_tokens"], 2):
+            explained[f"nll @{end}"] = (
+                f"loss of tokens {start_of[end]} to {end}, in nats per byte"
+            )
+    for task in task_tables.list_retrieval_tasks(tables):
+        table = select_longest_context(tables[f"{task}_accuracy"])
+        context = table["context_tokens"].iloc[0]
+        if task in task_tables.TASKS_WITH_KEYS:
+            explained[f"{task} @{context}"] = f"share found in {context} tokens"
+        else:
+            explained[f"{task} @N"] = f"share found from N tokens back in {context}"
+    return explained

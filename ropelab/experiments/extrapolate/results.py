@@ -17,7 +17,12 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate.answer import answer, make_further_tables, summary
+from ropelab.experiments.extrapolate.answer import (
+    answer,
+    explain_columns,
+    make_further_tables,
+    summary,
+)
 from ropelab.experiments.extrapolate.pretrained import describe_pretrained
 from ropelab.experiments.extrapolate.rows import MethodRow, list_rows, make_trainings
 from ropelab.models.lm.trained import Training
@@ -45,6 +50,7 @@ __all__ = [
     "cells",
     "check",
     "describe_pretrained",
+    "explain_columns",
     "make_further_tables",
     "summarize_finished",
     "summary",

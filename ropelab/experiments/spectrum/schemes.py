@@ -308,12 +308,22 @@ def _describe_copying(tables: Tables) -> str:
             continue
         last_named = row["frequencies"]
         share = write_with_interval(row["value"], row["ci_low"], row["ci_high"], "%")
-        parts.append(f"{share} with {row['scheme']}")
-    return (
-        f"Trained: by the number of frequencies, the best models copy from {distance}"
-        " tokens back, inside the trained length,"
-        f" {join_names(parts)}{_name_fully_rotated(tables)}."
+        count = write_frequencies(row["frequencies"])
+        parts.append(f"{share} with {count} ({row['scheme']})")
+    sentence = (
+        f"Trained: from {distance} tokens back, inside the trained length, the best models"
+        f" copy {join_names(parts)}."
     )
+    return f"{sentence} {_name_fully_rotated(tables)}".rstrip()
+
+
+def write_frequencies(count: int) -> str:
+    """Write a number of frequencies.
+
+    >>> write_frequencies(1), write_frequencies(8)
+    ('one frequency', '8 frequencies')
+    """
+    return "one frequency" if count == 1 else f"{count} frequencies"
 
 
 def _describe_steps(tables: Tables) -> str:
@@ -346,8 +356,7 @@ def _describe_steps(tables: Tables) -> str:
 
 
 def _name_fully_rotated(tables: Tables) -> str:
-    """Name the schemes whose pairs all rotate, as words for the end of a sentence; empty
-    if there are none.
+    """Name the schemes whose pairs all rotate, in a sentence; empty if there are none.
 
     A pair counts if it completes more than a quarter of a rotation in the trained window.
     A pair that rotates by less marks hardly any position.
@@ -357,10 +366,13 @@ def _name_fully_rotated(tables: Tables) -> str:
     all_rotate = schemes["rotating_pairs"] == schemes["pairs"]
     has_frequencies = schemes["frequencies"] > 0
     is_fast = schemes["longest_period_tokens"] < 4 * trained_len
-    names = ", ".join(schemes.loc[all_rotate & has_frequencies & is_fast, "scheme"])
+    names = schemes.loc[all_rotate & has_frequencies & is_fast, "scheme"].tolist()
     if not names:
         return ""
-    return f" (every pair of {names} rotates, so that none is left without position)"
+    return (
+        f"With {join_names(names)} all pairs of a head rotate: none is left that compares"
+        " tokens whatever their distance, which may lower recall, too."
+    )
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -398,3 +410,18 @@ def summary(tables: Tables) -> pd.DataFrame:
             values = values.rename(columns={"value": name, **ends})
             short_table = short_table.merge(values, how="left")
     return short_table.reset_index(drop=True)
+
+
+def explain_columns(tables: Tables) -> dict[str, str]:
+    """Say what the columns of the short table are, by the beginnings of their names."""
+    learned = tables["learned"]
+    trained = int(learned["train_len_tokens"].iloc[0])
+    longest = int(learned["context_tokens"].max())
+    return {
+        "removed": "the third of the frequencies that was taken away after training",
+        "copy near": f"share of symbols copied from {trained // 8} tokens back",
+        "copy far": f"from {trained // 2} tokens back, both in {trained} tokens",
+        f"copy in {longest}": f"from {longest // 2} tokens back",
+        "most_recent": f"share of keys whose nearer value, {trained // 8} back, is told",
+        "text": "loss of the last tokens of a text, in nats per byte",
+    }

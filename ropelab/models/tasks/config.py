@@ -146,11 +146,17 @@ MOST_DEPTHS = 16
 SHORTEST_TRAINED = 64
 
 
-def ask_what_happens(trained: int, tested: int) -> str:
+def ask_what_happens(trained: int, tested: int, has_roundings: bool = False) -> str:
     """Write the question of an experiment that trains and tests at these lengths.
 
-    Methods are named if the tested length is above the trained length.
+    Methods are named if the tested length is above the trained length. A run that
+    compares roundings asks what they cost.
     """
+    if has_roundings:
+        return (
+            f"My model was trained at {trained} tokens: what do roundings cost it at"
+            f" {tested}?"
+        )
     methods = ""
     if tested > trained:
         methods = " with PI, NTK, YaRN"

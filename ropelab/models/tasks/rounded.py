@@ -32,10 +32,11 @@ from ropelab.math.numerics.spread import SpreadMeter
 from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks.config import RoundingConfig, list_roundings
+from ropelab.models.tasks.grid import choose_last_window
 from ropelab.models.tasks.modes import Mode, Rounded
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, label_method
-from ropelab.runs.sentences import write_with_interval
+from ropelab.runs.sentences import write_count, write_with_interval
 from ropelab.runs.tables import Tables
 
 # The seed of the random vectors of a prediction.
@@ -68,6 +69,11 @@ BETTER = "gains"
 TEXT_METRIC = "nll_last_window"
 # The number of roundings that a sentence names, the costliest first.
 MOST_NAMED = 3
+# A predicted error of a score below this counts as 0, since the computation of the
+# prediction is itself rounded.
+LEAST_ERROR = 1e-4
+# Costs on fewer documents or contexts than this are said to be on "only" so many.
+FEW_TEXTS = 10
 
 
 def round_rows(
@@ -193,30 +199,35 @@ def _predict_errors(
     return angle_error, meter.measure_overall().value
 
 
-def describe_casts(casts: pd.DataFrame) -> list[str]:
+def describe_casts(casts: pd.DataFrame, trained_len: int) -> list[str]:
     """Say for each method what its roundings cost, in the longest context.
 
     There is a sentence for text, and for each task at its farthest place.
     """
+    # A context below the trained length is tested as if it were the trained length.
+    longest = int(casts["context_tokens"].max())
+    last_tokens = choose_last_window(min(trained_len, longest))
     metrics = [TEXT_METRIC]
     metrics += [name for name in casts["metric"].unique() if "accuracy" in name]
     sentences = []
     for metric in metrics:
         rows_of_metric = casts[casts["metric"] == metric]
         for _, rows in rows_of_metric.groupby(["method", "factor"], sort=False):
-            sentences.append(_say_costs(rows, metric))
+            sentences.append(_say_costs(rows, metric, last_tokens))
     return sentences
 
 
-def _say_costs(rows: pd.DataFrame, metric: str) -> str:
+def _say_costs(rows: pd.DataFrame, metric: str, last_tokens: int) -> str:
     rows = rows[rows["context_tokens"] == rows["context_tokens"].max()]
     rows = rows[rows["at_tokens"] == rows["at_tokens"].max()]
     if metric == TEXT_METRIC:
         task = "text"
-        unit = "nats per byte of text"
+        unit = f"nats per byte of the last {last_tokens} tokens"
+        measured_on = "document"
     else:
         task = metric.removesuffix("_accuracy").replace("_", " ")
         unit = f"the share found in {task}"
+        measured_on = "context"
 
     # All rows are of one method and length.
     first_row = rows.iloc[0]
@@ -227,21 +238,48 @@ def _say_costs(rows: pd.DataFrame, metric: str) -> str:
     if costly_rows.empty:
         return f"{lead}no cost to {task} of {len(rows)} roundings can be distinguished"
 
-    without_cost = rows[~is_worse]
-    errors = ""
-    if len(without_cost):
-        by_error = without_cost.sort_values("score_error", na_position="first")
-        row_of_largest = by_error.iloc[-1]
-        errors = f" (score errors up to {_write_error(row_of_largest)})"
+    count = f"{len(costly_rows)} of {len(rows)} roundings"
+    if is_worse.all():
+        all_rows = "both" if len(rows) == 2 else f"all {len(rows)}"
+        count = f"{all_rows} roundings"
+    verb = "costs" if len(costly_rows) == 1 < len(rows) else "cost"
+    sentence = f"{lead}{count} {verb}, in {unit}: {_list_costs(costly_rows)}"
+    if is_worse.all():
+        return sentence
+    least_costly = costly_rows.sort_values("score_error").iloc[0]
+    why = ""
+    if least_costly["score_error"] < LEAST_ERROR:
+        why = ", which changes angles alike at every place,"
     return (
-        f"{lead}{len(without_cost)} of {len(rows)} roundings cost nothing that can be"
-        f" distinguished{errors}; the others cost, in {unit}:"
-        f" {_list_costs(costly_rows)}"
+        f"{sentence}; the smallest error that costs has"
+        f" {_name_with_error(least_costly)}{why} and"
+        f" {_describe_largest_free(rows[~is_worse], measured_on)}"
     )
+
+
+def _describe_largest_free(free_rows: pd.DataFrame, measured_on: str) -> str:
+    """Name the rounding with the largest predicted error among those whose cost is not
+    shown, with the number of texts: on few texts a cost is easily missed.
+    """
+    by_error = free_rows.sort_values("score_error", na_position="first")
+    row = by_error.iloc[-1]
+    cost = write_with_interval(row["cost"], row["ci_low"], row["ci_high"])
+    count = int(row["n"])
+    few = "only " if count < FEW_TEXTS else ""
+    return (
+        f"the largest error without a shown cost has {_name_with_error(row)}, {cost} on"
+        f" {few}{write_count(count, measured_on)}"
+    )
+
+
+def _name_with_error(row: pd.Series) -> str:
+    return f"{row['rounding']} (score error {_write_error(row)})"
 
 
 def _write_error(row: pd.Series) -> str:
     """Write the predicted error of a score with as many digits as are known."""
+    if row["score_error"] < LEAST_ERROR:
+        return "0"
     # The error of keys is a mean over random vectors, which is known to about 7 %.
     digits = 1 if row["rounds"] == "keys" else 2
     return f"{row['score_error']:.{digits}g}"
@@ -253,7 +291,8 @@ def _list_costs(costly_rows: pd.DataFrame) -> str:
     parts = []
     for _, row in worst_first.head(MOST_NAMED).iterrows():
         cost = write_with_interval(row["cost"], row["ci_low"], row["ci_high"])
-        parts.append(f"{row['rounding']} {cost} (score error {_write_error(row)})")
+        error = f"(score error {_write_error(row)})"
+        parts.append(f"{row['rounding']} {cost} {error}")
     unnamed_count = len(costly_rows) - len(parts)
     if unnamed_count:
         parts.append(f"{unnamed_count} more cost less")

@@ -489,4 +489,4 @@ def write_sentences(
         more: texts that are added to the last sentence.
     """
     counts = describe_significance(comparisons).removesuffix(".")
-    return join_sentences([*findings, "; ".join([counts, *more])])
+    return join_sentences([*findings, "; ".join(filter(None, [counts, *more]))])

@@ -8,7 +8,7 @@ statements.
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
@@ -31,6 +31,9 @@ FIXED = ("seeds", "seed", "device")
 # run.
 VERDICTS = "literature"
 Judge = Callable[[str, Mapping[str, Any], Tables], pd.DataFrame]
+# The type of a function that writes the sentences of a manifest anew from the run's
+# tables (`ropelab.restate`).
+Restate = Callable[[Mapping[str, Any], Tables], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -123,16 +126,19 @@ def write_day(start: str) -> str:
     return f"{start_time.day} {start_time:%B %Y}"
 
 
-def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[ShownRun]:
+def find_runs(
+    paths: Sequence[Path], judge: Judge | None = None, restate: Restate | None = None
+) -> list[ShownRun]:
     """Return the finished runs in `paths`: folders of runs, or of results.
 
-    `judge` makes the table of verdicts of each run. A run that cannot be shown is left
-    out, with a notice. InputError: a path has no run.
+    `judge` makes the table of verdicts of each run, and `restate` writes its sentences
+    anew. A run that cannot be shown is left out, with a notice. InputError: a path has
+    no run.
     """
     runs: dict[Path, ShownRun] = {}
     for path in paths:
         check_name(path)
-        runs_at_path = _find_runs_at(path, judge)
+        runs_at_path = _find_runs_at(path, judge, restate)
         if not runs_at_path:
             raise InputError(
                 f"no finished run in {path}; give a run's folder or a results folder"
@@ -149,7 +155,9 @@ def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[ShownRu
     return list(by_key.values())
 
 
-def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, ShownRun]:
+def _find_runs_at(
+    path: Path, judge: Judge | None, restate: Restate | None
+) -> dict[Path, ShownRun]:
     """Return the runs of one path that can be shown, by their folders."""
     manifest_here = store.read_manifest(path)
     if manifest_here is not None:
@@ -163,8 +171,13 @@ def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, ShownRun]:
         reason = _explain_hidden(run)
         if reason:
             say(f"left out: {folder}: {reason}")
-        else:
-            runs[folder.resolve()] = run
+            continue
+        if restate is not None:
+            tables = run.stored_tables
+            run = replace(run, manifest=restate(manifest, tables))
+            # The copy need not read the same tables again.
+            vars(run)["stored_tables"] = tables
+        runs[folder.resolve()] = run
     return runs
 
 

@@ -1,0 +1,49 @@
+"""A stored run is told in today's words, from its tables."""
+
+from pathlib import Path
+
+import pytest
+
+from ropelab.restate import restate
+from ropelab.runs import store
+
+REFERENCE = Path(__file__).parents[1] / "results" / "reference"
+
+
+def restate_run(name):
+    (folder,) = REFERENCE.glob(f"{name}-????????")
+    manifest = store.RUN.description(folder)
+    tables = store.RUN.tables(folder, manifest)
+    return manifest, restate(manifest, tables), tables
+
+
+def test_a_run_of_an_earlier_version_is_told_anew():
+    manifest, told, _ = restate_run("extrapolate/extrapolate-casts")
+    assert told["question"].endswith("what do roundings cost it at 2048?")
+    assert "12 of 18 roundings cost" in told["answer"]
+    assert told["summary"][0]["method"] == "unscaled"
+    assert "tokens 1024 to 2048" in told["columns"]["nll @2048"]
+    # What was measured stays as it is.
+    for name in ("config", "tables", "commit", "seconds", "version"):
+        assert told[name] == manifest[name]
+
+
+def test_a_released_model_need_not_be_there():
+    _, told, tables = restate_run("evaluate/smollm2-casts")
+    trained = tables["model"]["train_len_tokens"].iloc[0]
+    assert told["question"].startswith(f"My model was trained at {trained} tokens:")
+
+
+def test_a_verdict_stands_beside_its_statement():
+    _, told, _ = restate_run("claims/claims")
+    row = told["summary"][0]
+    assert list(row) == ["id", "statement", "verdict", "decided by", "measured"]
+    assert row["statement"].startswith("Attention without positions cannot see order")
+
+
+@pytest.mark.parametrize("changes", [{"experiment": "toy"}, {"version": 10**6}])
+def test_what_is_not_known_keeps_its_own_words(changes):
+    manifest, _, tables = restate_run("extrapolate/extrapolate")
+    other = {**manifest, **changes}
+    assert restate(other, tables) is other
+    assert restate(manifest, {}) is manifest
