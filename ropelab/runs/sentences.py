@@ -111,6 +111,11 @@ def write_with_interval(value: float, low: float, high: float, form: str = "f") 
         exponent = math.floor(math.log10(half_width))
         begins_with_one = half_width < 2 * 10.0**exponent
         decimals = (1 if begins_with_one else 0) - exponent
+    # An end that is not 0 must not read as 0 if the interval excludes 0.
+    nearest = min(abs(low), abs(high))
+    excludes_zero = low * high > 0
+    if excludes_zero and letter != "%":
+        decimals = max(decimals, math.ceil(-math.log10(2 * nearest)))
 
     if letter == "%":
         decimals = 0

@@ -260,14 +260,16 @@ def test_text_loss_is_drawn_against_that_of_the_largest_base(
     for base, above in ((30.0, shift), (1e4, 0.0)):
         for seed, end in product((0, 1), (16, 32)):
             loss = 2.0 + seed + end / 32 + above
-            rows.append((base, seed, end, loss, loss - 1, loss + 1))
-    columns = ["base", "seed", "bucket_end_tokens", "nll_nats_per_byte"]
+            rows.append((base, seed, end // 2, end, loss, loss - 1, loss + 1))
+    columns = ["base", "seed", "bucket_start_tokens", "bucket_end_tokens"]
+    columns.append("nll_nats_per_byte")
     text = pd.DataFrame(rows, columns=[*columns, "ci_low", "ci_high"])
     accuracy = pd.DataFrame(
         {
             "base": [30.0, 1e4],
             "seed": 0,
             "distance_tokens": 16,
+            "context_tokens": 32,
             "accuracy": 0.5,
             "ci_low": 0.4,
             "ci_high": 0.6,
@@ -278,7 +280,9 @@ def test_text_loss_is_drawn_against_that_of_the_largest_base(
         "copy_accuracy": accuracy,
         "predictions": pd.DataFrame(),
     }
-    _, panel = draw(tables)["retrieval_and_text"].axes
+    recall, panel = draw(tables)["retrieval_and_text"].axes
+    assert "trained at 32" in recall.get_xlabel()
+    assert "at 32: tokens 16 to 32" in panel.get_xlabel()
 
     small, largest = panel.get_lines()
     np.testing.assert_allclose(np.asarray(small.get_ydata(), float), shift)

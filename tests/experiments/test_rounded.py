@@ -274,14 +274,22 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
 @pytest.mark.parametrize(
     ("costly", "title"),
     [
-        ((), "At 2k tokens no rounding has a cost that can be distinguished"),
-        ((0.3,), "Score errors up to 0.1 show no cost; all from 0.3 on do"),
+        ((), "At 2048 tokens no rounding has a cost that can be distinguished"),
+        (
+            (0.3,),
+            "At 2048 tokens no cost is shown up to a score error of 0.1;\n"
+            "every rounding from 0.3 on costs",
+        ),
         ((0.0, 0.3), "1 of 3 roundings costs up to 0.2 nats per byte, 1 up to 0.01"),
         (
             (0.0, 0.1, 0.3),
             "1 of 3 roundings costs up to 0.2 nats per byte, 2 up to 0.02",
         ),
-        ((0.1, 0.3), "Score errors up to 0 show no cost; all from 0.1 on do"),
+        (
+            (0.1, 0.3),
+            "At 2048 tokens no cost is shown up to a score error of 0;\n"
+            "every rounding from 0.1 on costs",
+        ),
     ],
     ids=["nothing", "a threshold", "no threshold", "below all that is drawn", "most"],
 )

@@ -149,7 +149,15 @@ def test_lines_under_each_other_are_named_together_at_their_end(methods, release
 
 def test_bands_are_named_in_the_same_words(methods):
     label = "bands: lowest to highest of 5 models"
-    assert label in methods["copy_by_distance"].axes[0].get_xlabel()
+    (ax,) = methods["copy_by_distance"].axes
+    assert label in ax.get_xlabel()
+    # Every drawn distance has a number, and guessing a line.
+    assert ax.get_xticks().tolist() == [256, 512, 1024, 1536, 2048, 3072, 4096, 6144]
+    names = list_names(methods["copy_by_distance"])
+    assert "guessing: 1.6%" in names
+    assert "sliding_window of 2k" in names
+    title = find_title(methods["copy_by_distance"])
+    assert "best up to 1k back: sliding_window of 2k, 99%" in title
     assert "bands: 95 %, 5 models" in methods["loss_by_position"].axes[0].get_xlabel()
     assert "bars: 95 %, 5 models" in methods["loss_by_kind"].axes[0].get_xlabel()
 
@@ -167,6 +175,16 @@ def test_no_label_ends_in_the_same_unit_twice(plan):
 def precision():
     """Figures of roundings of RoPE."""
     return draw("precision")
+
+
+def test_spreads_at_which_no_model_was_tried_are_neither_safe_nor_unsafe(precision):
+    (ax,) = precision["score_spread"].axes
+    assert "between: no small model was tried" in list_names(precision["score_spread"])
+    # What the picture is about, and what has no line.
+    label = ax.get_xlabel()
+    assert "base 1e6, 64 rotated features of a head, positions 0 to 131,071" in label
+    assert "inverse frequency has no line" in label
+    assert "in float16 positions and angles overflow from 65,520 on" in label
 
 
 def test_a_claim_about_all_pairs_is_not_made_where_a_score_differs(precision):
@@ -199,10 +217,14 @@ def test_the_two_rows_that_a_title_compares_are_marked(plan):
     title = find_title(figure)
     assert title.endswith("(*)")
     marked = [row for row in list_rows(figure) if row.endswith(" *")]
-    single, many = sorted(marked, key=len, reverse=True)
+    single, many = sorted(marked, key=lambda row: not row.startswith("1, "))
     assert single.startswith("1, period")
     assert f"{many.partition(',')[0]} " in title
     assert "bars: 95 %, 5 models" in figure.axes[0].get_xlabel()
+    assert "* compared in the title" in figure.axes[0].get_xlabel()
+    # The order is not the same at every distance, and the title hides none of them.
+    for distance in (16, 64, 96):
+        assert f"rom {distance} back " in title
 
 
 @pytest.mark.parametrize("plan", ["spectrum", "spectrum-controls"])
@@ -235,6 +257,14 @@ def test_a_printed_base_has_a_source_and_a_criterion(bases):
         "printed by Men et al. fail inside their context"
     )
     assert "fails if its sum of cosines turns negative" in ax.get_xlabel()
+    # Where each failing base fails, and why a line is flat at its end.
+    names = list_names(bases["bound"])
+    shares = [name for name in names if name.endswith("%")]
+    assert len(shares) == 7
+    assert {"99.6%", "74.6%", "98.4%"} <= set(shares)
+    assert any("8M and 16M" in name for name in names)
+    (shade,) = ax.collections
+    assert shade.get_label() == "some bases between hold, some fail"
     assert ax.get_ylabel() == "RoPE base (head size 128)"
 
 
@@ -263,6 +293,17 @@ def test_bands_of_bases_are_explained_and_a_prediction_is_called_one():
         for ax in figure.axes:
             assert "bands: lowest to highest of 5 models" in ax.get_xlabel()
             assert not any("bound" in text.get_text() for text in ax.texts)
+
+
+def test_a_prediction_that_fails_near_by_is_not_praised_for_the_far():
+    figures = draw("base-empirical")
+    recall, text = figures["retrieval_and_text"].axes
+    title = find_title(figures["retrieval_and_text"])
+    assert title.endswith("neither where recall ends\nnor that it fails near by")
+    assert "trained at 256" in recall.get_xlabel()
+    assert "base 10000: no failure predicted" in recall.get_xlabel()
+    assert "at 256: tokens 128 to 256" in text.get_xlabel()
+    assert "(base 30 begins better)" in text.get_title()
 
 
 @pytest.mark.parametrize(
@@ -295,3 +336,34 @@ def test_figures_of_claims_have_a_minus_sign_and_count_what_is_marked():
     assert find_title(example).startswith(f"{len(wrong)} of 20 cells")
     names = list_names(figures["sinusoid_shift"])
     assert {"+ωδ", "−ωδ"} <= set(names)
+    words = figures["rotation"].get_supxlabel()
+    assert words == "30° per token; the unrotated query and key are 37° apart"
+    assert any("is 0.99995000\nmust be 1.0000" in text for text in wrong)
+    assert "positions 0 to 131,071" in figures["resolution"].axes[0].get_xlabel()
+    titles = [ax.get_title() for ax in figures["sinusoid_sum"].axes]
+    assert "slowest wave: 512 tokens" in titles[0]
+    assert "slowest wave: 60,611 tokens" in titles[1]
+
+
+def test_captions_are_of_figures_and_name_claims_and_their_numbers():
+    from ropelab.claims import periods, sinusoids
+    from ropelab.claims.ledger import find_claim
+    from ropelab.models.lm.corpus import ALPHABET
+    from ropelab.show.looks import FIGURES
+
+    captions = FIGURES["captions"]
+    assert set(captions) == set(draw("claims")) - {"ledger", "decay"}
+    for caption in captions.values():
+        id_ = re.match(r"Claim ([\w-]+): ", caption)
+        assert id_ is not None
+        assert find_claim(id_[1]).id == id_[1]
+    # The numbers that no table has are those that the claims are computed with.
+    words = FIGURES["claims"]
+    assert f"{periods.PERIOD:,.0f} tokens" in words["one_frequency"]
+    for spacing, (width, length) in sinusoids.SPACINGS.items():
+        assert f"{width} features" in words["codes"][spacing]
+        if spacing == "harmonic":
+            assert f"1/{length}" in words["codes"][spacing]
+        else:
+            assert f"base {sinusoids.BASE:g}" in words["codes"][spacing]
+    assert set(FIGURES["extrapolate"]["symbols"].values()) == {len(ALPHABET)}

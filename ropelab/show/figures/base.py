@@ -52,13 +52,24 @@ def _draw_bound(tables: Tables) -> Figure:
     """Draw the recommended and the smallest admissible bases, and the bases that a
     paper prints.
 
-    The mark of a printed base is filled if the sum is negative inside its context.
+    The mark of a printed base is filled if the sum is negative inside its context, and
+    the position where it turns negative is beside it, as a share of the context.
     """
     bound = tables["bound"]
     published = tables["published"]
-    figure, ax = shapes.make_axes()
+    figure, ax = shapes.make_axes((8, 4.8))
 
     with_recommended = bound.dropna(subset="recommended_base")
+    # Between the two lines a larger base may fail although a smaller one holds.
+    ax.fill_between(
+        with_recommended["context_tokens"],
+        with_recommended["smallest_admissible_base"],
+        with_recommended["recommended_base"],
+        color=BLUE,
+        alpha=0.1,
+        linewidth=0,
+        label="some bases between hold, some fail",
+    )
     shapes.draw_line(
         ax,
         with_recommended["context_tokens"],
@@ -71,6 +82,7 @@ def _draw_bound(tables: Tables) -> Figure:
     if len(published):
         fails = published["paper_fails_at_tokens"].notna()
         _draw_printed(ax, published[fails], "printed, fails", "full")
+        _name_failures(ax, published[fails])
         _draw_printed(ax, published[~fails], "printed, holds", "none")
         count = f"{fails.sum()} of {len(published)}"
         title = f"{count} bases printed by Men et al. fail inside their context"
@@ -79,13 +91,47 @@ def _draw_bound(tables: Tables) -> Figure:
     ax.set(yscale="log", title=title)
     ax.set_xlabel(
         "context length (tokens)\n"
-        "a base fails if its sum of cosines turns negative inside the context"
+        "a base fails if its sum of cosines turns negative inside the context;\n"
+        "percentages: how far into its context a printed base first fails"
     )
     ax.set_ylabel(_label_bases(bound))
     shapes.set_base_axis(ax.yaxis, ax.get_ylim())
     # The bases grow with the context, so the upper left corner is free.
     ax.legend(loc="upper left")
+    _explain_step(ax, with_recommended)
     return figure
+
+
+def _name_failures(ax: Axes, rows: pd.DataFrame) -> None:
+    """Write beside each printed base where it fails, as a share of its context.
+
+    A base may fail just before the end, or only because it was rounded to two digits.
+    """
+    for row in shapes.iterate_rows(rows):
+        share = row.paper_fails_at_tokens / row.context_tokens
+        point = (row.context_tokens, row.paper_base)
+        style = {"fontsize": 7.5, "color": ORANGE, "va": "top"}
+        shapes.write_note(ax, f"{share:.1%}", point, (4, -4), **style)
+
+
+def _explain_step(ax: Axes, bound: pd.DataFrame) -> None:
+    """Say why the recommended base does not grow between the two longest contexts, if it
+    does not: the largest base that fails is almost the same for both.
+    """
+    if len(bound) < 2:
+        return
+    before, last = (row for _, row in bound.tail(2).iterrows())
+    if before["recommended_base"] != last["recommended_base"]:
+        return
+    longer = shapes.format_tokens(last["context_tokens"])
+    shorter = shapes.format_tokens(before["context_tokens"])
+    words = f"{shorter} and {longer}: the largest base\nthat fails is almost the same"
+    point = (last["context_tokens"], last["recommended_base"])
+    style = {"ha": "right", "va": "bottom", "color": shapes.NOTE_COLOR}
+    shapes.write_note(ax, words, point, (4, 7), **style)
+    # The words need room above the line.
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, 30 * high)
 
 
 def _label_bases(bound: pd.DataFrame, more: str = "") -> str:
@@ -96,9 +142,9 @@ def _label_bases(bound: pd.DataFrame, more: str = "") -> str:
 def _draw_smallest(ax: Axes, bound: pd.DataFrame) -> None:
     smallest = bound["smallest_admissible_base"]
     look, label = CURVES["smallest"]
-    shapes.draw_line(
-        ax, bound["context_tokens"], smallest, look, label, markersize=4, linewidth=1
-    )
+    # Without markers the line does not hide the printed bases, many of which lie on it.
+    style = {"marker": "", "linewidth": 1.2}
+    shapes.draw_line(ax, bound["context_tokens"], smallest, look, label, **style)
 
 
 def _draw_printed(
@@ -113,9 +159,8 @@ def _draw_printed(
             look,
             label,
             fillstyle=fill,
-            markersize=8,
-            # The dots of the smallest bases are seen on the squares.
-            zorder=1.5,
+            markersize=5,
+            zorder=3,
         )
 
 

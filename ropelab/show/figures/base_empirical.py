@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import Look, pick_look
@@ -75,7 +76,9 @@ def _draw_text_panel(ax: Axes, table: pd.DataFrame) -> str:
         last = table[table["bucket_end_tokens"] == table["bucket_end_tokens"].max()]
         losses_at_end = last.groupby("base")[LOSS].mean().drop(largest)
         if (losses_at_end > 0).all():
-            heading = "reading text: smaller bases end worse"
+            heading = (
+                f"reading text: smaller bases end worse{_name_better_start(table)}"
+            )
     else:
         label = "text loss (nats per byte)"
 
@@ -83,13 +86,28 @@ def _draw_text_panel(ax: Axes, table: pd.DataFrame) -> str:
         look = pick_look(bases.index(base))
         _draw_loss(ax, rows, look, f"base {base:g}")
     shapes.set_token_axis(ax)
-    xlabel = "position in the text (tokens)"
+    start, end = table[["bucket_start_tokens", "bucket_end_tokens"]].max()
+    xlabel = f"position in the text (at {end}: tokens {start} to {end})"
     seeds = int(table["seed"].nunique())
     # A single model has no band here.
     if seeds > 1:
         xlabel = f"{xlabel}\n{shapes.write_range(seeds)}"
     ax.set(xlabel=xlabel, ylabel=label)
     return heading
+
+
+def _name_better_start(table: pd.DataFrame) -> str:
+    """Name the bases with which models read the beginning of a text better than with the
+    largest base, in brackets; empty if there is none.
+    """
+    first = table[table["bucket_end_tokens"] == table["bucket_end_tokens"].min()]
+    losses_at_start = first.groupby("base")[LOSS].max()
+    # Every model reads better, not only their mean.
+    better = [f"{base:g}" for base in losses_at_start[losses_at_start < 0].index]
+    if not better:
+        return ""
+    verb = "begins" if len(better) == 1 else "begin"
+    return f"\n(base {join_names(better)} {verb} better)"
 
 
 def _subtract_loss(table: pd.DataFrame, base: float) -> pd.DataFrame:
@@ -116,10 +134,23 @@ def _draw_task_panel(
         _mark_predicted(ax, predictions, base, look)
     shapes.set_token_axis(ax)
     bands = shapes.write_range(int(table["seed"].nunique()))
-    ax.set(xlabel=f"how far back (tokens)\n{bands}", ylabel="recall (share found)")
+    trained = int(table["context_tokens"].max())
+    lines = [f"how far back (tokens; trained at {trained})", bands]
+    unmarked = _list_unmarked(predictions)
+    if unmarked:
+        lines.append(f"base {join_names(unmarked)}: no failure predicted")
+    ax.set(xlabel="\n".join(lines), ylabel="recall (share found)")
     # The words of the vertical lines are above the data, between 1 and the upper limit.
     ax.set_ylim(-0.03, 1.22)
     ax.set_yticks(np.linspace(0, 1, 6))
+
+
+def _list_unmarked(predictions: pd.DataFrame) -> list[str]:
+    """Return the bases for which the bound predicts no failure in the tested texts."""
+    if predictions.empty:
+        return []
+    positions = predictions.groupby("base")["first_failing_position_tokens"].max()
+    return [f"{base:g}" for base in positions[positions.isna()].index]
 
 
 def _mark_predicted(ax: Axes, predictions: pd.DataFrame, base: Any, look: Look) -> None:
@@ -165,6 +196,13 @@ def _write_title(predictions: pd.DataFrame) -> str:
     judged = predictions[is_judged & is_measured]
     if judged.empty:
         return "Retrieval and text loss under several bases"
+
+    disagrees = not judged["agrees"].astype(bool).any()
+    if disagrees and judged["failing_before"].sum() > 0:
+        return (
+            "The sum of cosines predicts neither where recall ends\n"
+            "nor that it fails near by"
+        )
 
     # The predicted distance, divided by the distance at which models fail.
     times = judged["bound_times_measured"]

@@ -180,7 +180,27 @@ def draw_rotation(vectors: pd.DataFrame) -> Figure:
     else:
         title = "Different scores: both vectors rotate, the angle between them changes"
     shapes.set_headline(figure, title)
+    figure.supxlabel(_describe_turns(vectors))
     return figure
+
+
+def _describe_turns(vectors: pd.DataFrame) -> str:
+    """Say by how many degrees the vectors turn per token, and how far apart they are
+    before they are turned.
+    """
+    angles = np.degrees(np.arctan2(vectors["y"], vectors["x"]))
+    queries = vectors["vector"] == "query"
+    first, second = angles[queries]
+    positions = vectors["position"].to_numpy()
+    later, earlier = positions[queries]
+    per_token = (first - second) % 360 / (later - earlier)
+    # The key is turned back by its position, and the query by its own.
+    unrotated = angles - per_token * positions
+    apart = (unrotated[~queries].iloc[0] - unrotated[queries].iloc[0]) % 360
+    return (
+        f"{per_token:.0f}° per token; the unrotated query and key are"
+        f" {min(apart, 360 - apart):.0f}° apart"
+    )
 
 
 def _draw_angle(ax: Axes, query: np.ndarray, key: np.ndarray) -> None:
@@ -245,6 +265,11 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     labels = [f"{words[scheme]}\n{component}" for scheme, component in CODES]
     ax.set_xticks(range(len(CODES)), labels)
     ax.set(ylabel="neighbouring positions stored alike", ylim=(0, 1.12))
+    last = int(table["neighbours"].iloc[0])
+    ax.set_xlabel(
+        f"positions 0 to {last:,}; {WORDS['one_frequency']}\n"
+        "numbers: the share, also of bars too low to be seen"
+    )
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
     ax.yaxis.set_major_formatter("{x:.0%}")
     ax.grid(axis="x", visible=False)
@@ -252,8 +277,9 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     share_with_one = _write_percent(shares["one", "cos and sin", "bfloat16"])
     share_with_many = _write_percent(shares["many", "cos and sin", "bfloat16"])
     ax.set_title(
-        f"bfloat16 stores {share_with_one} of neighbours alike at one frequency,"
-        f" {share_with_many} with {pairs['many']}"
+        "Cos and sin of one frequency in bfloat16 are alike for"
+        f" {share_with_one}\nof neighbours, those of {pairs['many']} frequencies for"
+        f" {share_with_many}"
     )
     ax.legend(loc="center right")
     return figure
@@ -309,11 +335,16 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     is_right = _pivot_cells(cells, "rounded_right").astype(bool)
 
     texts = shapes.format_shares(printed, ".4f")
-    corrections = texts + "\nmust be " + shapes.format_shares(exact, ".4f")
+    # The exact value shows why the last digit must be another.
+    corrections = (
+        ("printed " + texts)
+        + ("\nis " + shapes.format_shares(exact, ".8f"))
+        + ("\nmust be " + shapes.format_shares(exact, ".4f"))
+    )
     texts = texts.where(is_right, corrections)
     # Right cells are white. Wrong cells are pale, so that black text can be read on them.
     shades = (~is_right).astype(float) / 1.6
-    figure, ax = shapes.make_axes((8, 3.4))
+    figure, ax = shapes.make_axes((8, 4.2))
     shapes.draw_heat_map(ax, shades, texts, colors="Oranges", dark_until=-1, size=10)
     for text, is_cell_right in zip(ax.texts, is_right.to_numpy().flat, strict=True):
         text.set_fontweight("normal" if is_cell_right else "bold")
@@ -322,6 +353,7 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     verb = "is" if wrong_count == 1 else "are"
     count = f"{wrong_count} of {is_right.size}"
     ax.set_title(f"{count} cells of a printed example {verb} rounded wrongly")
+    ax.set_xlabel("cells: a vector of four features after its rotation, to four digits")
     return figure
 
 
@@ -342,7 +374,10 @@ def draw_sinusoid_code(values: pd.DataFrame) -> Figure:
     figure = shapes.make_figure((9.2, 3.9))
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.15])
     image = left.imshow(grid.to_numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-    left.set(xlabel="position (tokens)", ylabel="feature (sin, cos, sin, cos, ...)")
+    left.set(
+        xlabel=f"position (tokens); {WORDS['small_code']}",
+        ylabel="feature (sin, cos, sin, cos, ...)",
+    )
     left.grid(False)
     figure.colorbar(image, ax=left, ticks=[-1, 0, 1], fraction=0.05, label="value")
 
@@ -449,8 +484,9 @@ def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
             Look(look.color, "", "--"),
             f"F(t + {period:,.0f})",
         )
-        ax.set_title(title, fontweight="normal", loc="center")
-        ax.set(xlabel="t, tokens")
+        slowest = f"period of the slowest wave: {period:,.0f} tokens"
+        ax.set_title(f"{title}\n{slowest}", fontweight="normal", loc="center")
+        ax.set(xlabel=f"t (tokens); {WORDS['codes'][spacing]}")
         ax.legend(loc="upper right")
 
     axes[0, 0].set(ylabel="F: sum of the features, per pair")
@@ -474,7 +510,11 @@ def draw_sinusoid_distance(curves: pd.DataFrame) -> Figure:
         largest_at_distance[spacing] = rows.loc[is_far, "value"].max()
     ax.axhline(0, color=BLACK, linewidth=0.8)
     shapes.set_token_axis(ax)
-    ax.set(xlabel="distance in tokens", ylabel="product of two codes, 1 at distance 0")
+    codes = [
+        f"{SPACINGS[spacing][1]}: {words}" for spacing, words in WORDS["codes"].items()
+    ]
+    ax.set_xlabel("distance (tokens)\n" + "\n".join(codes))
+    ax.set_ylabel("similarity: product of two codes\n(1 at distance 0)")
     ax.legend(loc="upper center", bbox_to_anchor=(0.55, 0.98))
 
     title = "Similarity of the codes of two positions"

@@ -7,7 +7,7 @@ only the last tokens, as many as it was trained on.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -60,6 +60,12 @@ class Lines:
     # The upper end of the values' axis. A method whose values are all above it is named
     # below the axis.
     highest: float = math.inf
+    # The values along the axis that have a number; empty for powers of two.
+    ticks: Sequence[float] = ()
+    # The share that a model finds by guessing; None if it is not known.
+    guessing: float | None = None
+    # What is written at the end of a line, if it is more than the line's label.
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def draw_lines(lines: Lines) -> Figure:
@@ -81,6 +87,7 @@ def draw_lines(lines: Lines) -> Figure:
             values_above[label] = values.iloc[-1]
             continue
 
+        shown_name = lines.names.get(label, label)
         style: dict[str, Any] = {"markersize": 5}
         name = extract_method(label)
         if name in drawn_names:
@@ -91,7 +98,7 @@ def draw_lines(lines: Lines) -> Figure:
             low, high = lines.bounds
             band = (rows[low], rows[high])
         shapes.draw_line(
-            ax, rows[lines.x], values, find_look(name), label, band, **style
+            ax, rows[lines.x], values, find_look(name), shown_name, band, **style
         )
         drawn_x += [rows[lines.x].min(), rows[lines.x].max()]
 
@@ -105,7 +112,13 @@ def draw_lines(lines: Lines) -> Figure:
     name_outside(ax, values_above)
     ax.set_ylim(lines.lowest, lines.highest)
     shapes.set_token_axis(ax)
+    if len(lines.ticks):
+        ax.set_xticks(lines.ticks)
     shapes.mark_value(ax, lines.trained, "trained length", "x")
+    if lines.guessing is not None:
+        # Lines lie on and above that of guessing, so its name is below it.
+        words = f"guessing: {lines.guessing:.1%}"
+        shapes.mark_value(ax, lines.guessing, words, up=-11)
     name_line_ends(ax)
     return figure
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ropelab.runs.labels import AS_SHIPPED, extract_method
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, extract_method
 from ropelab.runs.leading import find_lead
 from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import select_longest_context
@@ -73,12 +74,46 @@ def write_retrieval_title(
     if "unscaled" in means.drop(lead.first):
         title += f", unscaled {means['unscaled']:.0%}"
     details = ARMS[arm]
+    near_by = _find_lead_of_window(means_by_distance, comparisons, about, trained)
+    if near_by:
+        details = f"{near_by}; {details}"
     if lead.tied:
         others = f"{len(lead.tied)} others"
         if len(lead.tied) <= MOST_NAMED:
             others = join_names(lead.tied)
         details = f"not shown to be better than {others}; {details}"
     return f"{title}\n({details})"
+
+
+def _find_lead_of_window(
+    means: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    about: Mapping[str, Any],
+    trained: int,
+) -> str:
+    """Say up to which distance the sliding window finds most; empty if it does not lead
+    from the nearest distance on.
+
+    `means` has a row per method and a column per distance.
+    """
+    farthest = 0
+    for distance in means.columns:
+        means_here = means[distance].dropna()
+        place = {**about, "at_tokens": distance}
+        lead = find_lead(means_here, comparisons, place, lower_is_better=False)
+        if lead is None or lead.first != WINDOW or not lead.is_shown:
+            break
+        farthest = int(distance)
+    if farthest == 0:
+        return ""
+    window = write_window(trained)
+    share = f"{means.loc[WINDOW, farthest]:.0%}"
+    return f"best up to {format_tokens(farthest)} back: {window}, {share}"
+
+
+def write_window(trained: int) -> str:
+    """Name the sliding window with the tokens that it sees."""
+    return f"{WINDOW} of {format_tokens(trained)}"
 
 
 def _choose_distance(distances: Sequence[int], trained: int) -> int:
@@ -122,18 +157,28 @@ def draw_by_distance(
     found, _ = find_words(task)
     seeds = table["seed"].nunique()
     bands = shapes.write_range(seeds)
+    trained = int(table["train_len_tokens"].iloc[0])
+    distances = sorted(select_longest_context(table)["distance_tokens"].unique())
+    # A released model has symbols of its own, and is not asked for one of these.
+    symbols = WORDS["symbols"].get(task)
+    guessing = None
+    if symbols and AS_SHIPPED not in methods:
+        guessing = 1 / symbols
 
     lines = Lines(
         methods,
         x="distance_tokens",
         y="accuracy",
         bounds=("low", "high"),
-        xlabel=f"how far back the {found} stood (tokens)\n{bands}",
+        xlabel=f"how far back the {found} stood (tokens; 1k: 1024)\n{bands}",
         ylabel="recall (share found rightly)",
         title=title,
-        trained=table["train_len_tokens"].iloc[0],
-        lowest=-0.03,
+        trained=trained,
+        lowest=-0.07,
         highest=1.05,
+        ticks=distances,
+        guessing=guessing,
+        names={WINDOW: write_window(trained)},
     )
     return draw_lines(lines)
 

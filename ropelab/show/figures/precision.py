@@ -16,9 +16,9 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from ropelab.runs.sentences import join_names
+from ropelab.runs.sentences import join_names, write_number
 from ropelab.runs.tables import Tables
-from ropelab.runs.thresholds import NOTICED
+from ropelab.runs.thresholds import NOTICED, UNNOTICED
 from ropelab.show.figures import shapes
 from ropelab.show.figures.names import name_line_ends
 from ropelab.show.looks import FIGURES, find_look, pick_look
@@ -35,6 +35,8 @@ ROUNDED = FIGURES["precision"]["rounded"]
 SAFE_COLOR = "#e3f2ec"
 OTHER_ANGLES_COLOR = "#d5d5d5"
 UNSAFE_COLOR = "#f8d3bd"
+# The colour of spreads at which nobody knows whether models lose something.
+UNTRIED_COLOR = "#ececec"
 # The formats of 16 bits. They are named together if the same stages are unsafe in both.
 FORMATS_OF_16_BITS = ("float16", "bfloat16")
 # The hatches of bars.
@@ -68,7 +70,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
     if "neighbours" in tables:
         figures["resolution"] = _draw_resolution(tables["neighbours"])
     if (tables["spread"]["score_spread"] > LEAST_SPREAD).any():
-        figures["score_spread"] = _draw_spread_by_distance(tables["spread"])
+        figures["score_spread"] = _draw_spread_by_distance(tables)
     if len(stages):
         figures["per_stage_rounding"] = _draw_per_stage_rounding(stages)
     if "collisions" in tables:
@@ -147,26 +149,30 @@ def _write_percent(share: float) -> str:
     return f"{share:.1%}"
 
 
-def _draw_spread_by_distance(table: pd.DataFrame) -> Figure:
+def _draw_spread_by_distance(tables: Tables) -> Figure:
     """Draw the spread of scores by distance, a line per cast."""
+    table = tables["spread"]
     rows = table[table["score_spread"] > LEAST_SPREAD]
     names = rows["name"]
     is_by_stage = (rows["kind"] == "stage").any()
+    lines_below = ["distance of query and key (tokens)", _describe_rope(tables)]
     if is_by_stage:
         chosen_format = _choose_format(rows)
         rows = rows[rows["format"] == chosen_format]
         names = rows["stage"].map(ROUNDED)
         largest_spreads = rows.groupby("stage")["score_spread"].max()
         title = _write_title_of_stages(largest_spreads, chosen_format)
+        lines_below += _describe_missing_lines(tables, chosen_format)
     else:
         title = _write_title_of_casts(table.groupby("name")["score_spread"].max())
 
-    figure, ax = shapes.make_axes((9, 4.5))
+    figure, ax = shapes.make_axes((9, 5))
     averages = _average_octaves(rows.assign(line=names))
     for number, (name, line) in enumerate(shapes.split_by(averages, "line")):
-        shapes.draw_line(
-            ax, line["distance_tokens"], line["score_spread"], pick_look(number), name
-        )
+        # The first line is wide, since a later line may lie on it.
+        width = 4.5 if number == 0 else 1.5
+        x, y = line["distance_tokens"], line["score_spread"]
+        shapes.draw_line(ax, x, y, pick_look(number), name, linewidth=width)
 
     low = averages["score_spread"].min() / 3
     shapes.set_token_axis(ax)
@@ -174,17 +180,75 @@ def _draw_spread_by_distance(table: pd.DataFrame) -> Figure:
     ax.set(
         yscale="log",
         ylim=(low, HIGHEST_SPREAD),
-        xlabel="distance of query and key (tokens)",
-        ylabel="how much a score varies with the place\n(1: standard deviation of all scores)",
+        xlabel="\n".join(filter(None, lines_below)),
+        ylabel="how much a score varies with the place\n(1: as scores of random tokens do)",
         title=title,
     )
     ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE_COLOR, linewidth=0)
+    ax.axhspan(UNNOTICED, NOTICED, color=UNTRIED_COLOR, linewidth=0)
     shapes.mark_value(ax, NOTICED, "unsafe: small models lose something", up=4)
+    untried = "between: no small model was tried"
+    shapes.mark_value(ax, UNNOTICED, untried, up=4)
     if is_by_stage:
         name_line_ends(ax)
     else:
         shapes.put_legend_outside(ax)
     return figure
+
+
+def _describe_rope(tables: Tables) -> str:
+    """Name the base, the rotated features and the positions that a run is about. The base
+    is left out if the frequencies are not those of a base.
+    """
+    casts = tables["casts"]
+    stages = casts[casts["kind"] == "stage"]
+    positions = ""
+    if len(stages):
+        first = int(stages["offset"].iloc[0])
+        last = first + int(stages["length"].iloc[0]) - 1
+        positions = f"positions {first:,} to {last:,}"
+    # A run without schemes has no table of pairs.
+    pairs = tables.get("pairs")
+    if pairs is None:
+        return positions
+    rope = pairs[pairs["scheme"] == "rope"].drop_duplicates("pair")
+    inv_freq = rope["inv_freq_rad"].to_numpy()
+    if len(inv_freq) < 2:
+        return positions
+
+    base = (inv_freq[0] / inv_freq[1]) ** len(inv_freq)
+    expected = base ** -(np.arange(len(inv_freq)) / len(inv_freq))
+    parts = [f"{2 * len(inv_freq)} rotated features of a head", positions]
+    if np.allclose(inv_freq, expected, rtol=1e-6):
+        parts.insert(0, f"base {write_number(float(f'{base:.6g}'))}")
+    return ", ".join(filter(None, parts))
+
+
+def _describe_missing_lines(tables: Tables, chosen_format: str) -> list[str]:
+    """Return sentences about what has no line: a stage whose rounding changes a score
+    alike at all places, and another format of 16 bits that overflows.
+    """
+    casts = tables["casts"]
+    in_format = casts[(casts["kind"] == "stage") & (casts["format"] == chosen_format)]
+    without_line = in_format[in_format["score_spread"] <= LEAST_SPREAD]
+    sentences = []
+    if len(without_line):
+        names = join_names([ROUNDED[stage] for stage in without_line["stage"]])
+        sentences.append(
+            f"{names} has no line: rounded, no score varies with the place"
+        )
+
+    for other in FORMATS_OF_16_BITS:
+        rows = casts[
+            (casts["format"] == other) & casts["stage"].isin(("position", "angle"))
+        ]
+        overflows = rows[rows["max_angle_error_rad"].isna()]
+        if other != chosen_format and len(overflows) and len(overflows) == len(rows):
+            first = int(overflows["worst_position"].min())
+            sentences.append(
+                f"in {other} positions and angles overflow from {first:,} on"
+            )
+    return sentences
 
 
 def _choose_format(rows: pd.DataFrame) -> str:

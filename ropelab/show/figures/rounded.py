@@ -5,6 +5,9 @@ A rounding is a number format for stages of the rotation, or a format of stored 
 cost is the text loss that it adds, or the share of a retrieval task that it loses.
 """
 
+import re
+import textwrap
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,7 +17,10 @@ from ropelab.runs.tables import select_longest_context
 from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, GREY, Look, pick_look, read_looks
 
-LOOKS = read_looks(FIGURES["rounded"])
+WORDS = FIGURES["rounded"]["words"]
+LOOKS = read_looks({kind: FIGURES["rounded"][kind] for kind in ("rotation", "keys")})
+# The most letters of a line below the axis.
+LETTERS_OF_LINE = 72
 # A predicted error of a score below this counts as 0, since the computation of the
 # prediction is itself rounded.
 LEAST_ERROR = 1e-4
@@ -117,7 +123,7 @@ def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
     is_predicted = rows["score_error"].notna()
     shown = rows[is_predicted].sort_values("score_error", kind="stable")
     shown = shown.assign(row=range(len(shown)))
-    figure, ax = shapes.make_axes((8.5, 1.6 + 0.26 * len(shown)))
+    figure, ax = shapes.make_axes((8.5, 2.2 + 0.26 * len(shown)))
     for kind, rows_of_kind in shapes.split_by(shown, "rounds"):
         look, name_of_kind = LOOKS[kind]
         is_costly = rows_of_kind["verdict"] == COSTS
@@ -131,15 +137,23 @@ def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
     high = max(3 * shown["ci_high"].max(), LINEAR_UP_TO)
     bars = shapes.write_intervals(int(shown["seeds"].max()))
     scale = f"scale linear from −{LINEAR_UP_TO:g} to {LINEAR_UP_TO:g}"
-    ax.set(xlim=(low, high), xlabel=f"{label}\n{bars}; {scale}")
+    lines = [label, f"{bars}; {scale}", *_explain_names(shown["rounding"])]
+    ax.set(xlim=(low, high), xlabel="\n".join(lines))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.axvline(0, color=GREY, linestyle=shapes.DASHED, linewidth=1)
-    ax.set_ylabel("what is rounded (and the score error that it predicts)")
+    ax.set_ylabel("what is rounded (predicted score error; 1: spread of scores)")
     ax.grid(axis="y", visible=False)
 
     _set_title(figure, ax, shown, unit)
     shapes.put_legend_below(figure, [ax], 2)
     return figure
+
+
+def _explain_names(roundings: pd.Series) -> list[str]:
+    """Return lines that say what parts of the names of roundings mean."""
+    parts = set(re.findall(r"\w+", " ".join(roundings)))
+    explained = [f"{name}: {words}" for name, words in WORDS.items() if name in parts]
+    return textwrap.wrap("; ".join(explained), LETTERS_OF_LINE)
 
 
 def _draw_dots(
@@ -149,9 +163,9 @@ def _draw_dots(
     if len(rows):
         intervals = (rows["ci_low"], rows["ci_high"])
         cost = rows["cost"]
-        shapes.draw_dots(
-            ax, cost, rows["row"], look, label, intervals, hollow, linestyle="none"
-        )
+        # Dots are small, so that the intervals of large costs are seen beside them.
+        style = {"linestyle": "none", "markersize": 4}
+        shapes.draw_dots(ax, cost, rows["row"], look, label, intervals, hollow, **style)
 
 
 def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None:
@@ -160,7 +174,7 @@ def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None
     If all roundings with a score error above some value have a cost, and all others have
     none, a line is drawn between the two groups.
     """
-    context = shapes.format_tokens(shown["context_tokens"].max())
+    context = shown["context_tokens"].max()
     costly = shown[shown["verdict"] == COSTS]
     free = shown[shown["verdict"] != COSTS]
     if costly.empty:
@@ -178,8 +192,8 @@ def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None
 
     shapes.set_headline(
         figure,
-        f"Score errors up to {largest_free:.2g} show no cost;"
-        f" all from {least_costly:.2g} on do",
+        f"At {context} tokens no cost is shown up to a score error of"
+        f" {largest_free:.2g};\nevery rounding from {least_costly:.2g} on costs",
     )
     edge = len(free) - 0.5
     ax.axhline(edge, color=GREY, linewidth=1)

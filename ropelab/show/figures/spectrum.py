@@ -6,6 +6,7 @@ frequencies.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ ZERO_DRAWN_AT = 1e-12
 # The names of several frequencies in a title, by their spacing.
 SPACINGS = {
     "RoPE": "{} frequencies of RoPE",
-    "geometric": "{} geometric frequencies",
+    "equal ratios": "{} frequencies",
     "equal steps": "{} equally spaced frequencies",
 }
 # The distance between the dots of a scheme, in rows.
@@ -97,10 +98,15 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     shapes.name_rows(ax, labels)
     _name_groups(ax, schemes)
     seeds = int(inside["seeds"].max())
-    how = f"trained at {trained} tokens; {shapes.write_intervals(seeds)}"
-    ax.set(xlim=(-0.03, 1.03), ylabel="frequencies of a head")
-    ax.set_xlabel(f"recall (share of tokens copied rightly)\n{how}")
-    ax.set_title(_write_title(compared, half))
+    how = f"trained and tested at {trained} tokens; {shapes.write_intervals(seeds)}"
+    lines = ["recall (share of tokens copied rightly)", how]
+    if compared is not None:
+        lines.append(f"{shapes.COUNTED} compared in the title")
+    if any("equal ratios" in label for label in labels):
+        lines.append("equal ratios: of each period to the one before")
+    ax.set(xlim=(-0.03, 1.03), ylabel="frequencies of a head, and their spacing")
+    ax.set_xlabel("\n".join(lines))
+    ax.set_title(_write_title(compared, half, inside, distances))
     shapes.put_legend_below(figure, [ax], len(distances))
     return figure
 
@@ -226,7 +232,7 @@ def _write_period(tokens: float) -> str:
 def _name_spacing(scheme: str) -> str:
     """Name the spacing of the frequencies of a scheme that has several."""
     if scheme.startswith("spaced"):
-        return "equal steps" if "uniform" in scheme else "geometric"
+        return "equal steps" if "uniform" in scheme else "equal ratios"
     if scheme == "unscaled":
         return "RoPE"
     return scheme
@@ -324,16 +330,34 @@ def _find_compared(
     return rows.loc[[best_many.name, best_single.name]]
 
 
-def _write_title(compared: pd.DataFrame | None, distance: int) -> str:
+def _write_title(
+    compared: pd.DataFrame | None,
+    distance: int,
+    inside: pd.DataFrame,
+    distances: Sequence[int],
+) -> str:
     """Compare the best scheme with many frequencies with the best scheme with one, as
     `_find_compared` returns them. The names of their rows have the sign COUNTED.
+
+    The same two schemes are compared at the other drawn distances, too, since their order
+    may be another there.
     """
     if compared is None:
         return f"Recall from {distance} tokens back by the number of frequencies"
     many, single = (row for _, row in compared.iterrows())
     spacing = _name_many(str(many.name), int(many["frequencies"]))
-    shares = f"{many['value']:.0%}, one at best {single['value']:.0%}"
-    return f"From {distance} back {spacing} recall {shares} ({shapes.COUNTED})"
+    shares = f"{many['value']:.0%}, the best single one {single['value']:.0%}"
+    elsewhere = []
+    for other in distances:
+        if other == distance:
+            continue
+        values = _select_distance(inside, other)["value"]
+        pair = f"{values[many.name]:.0%} and {values[single.name]:.0%}"
+        elsewhere.append(f"from {other} back {pair}")
+    first_line = f"From {distance} back {spacing} recall {shares}"
+    if not elsewhere:
+        return f"{first_line} ({shapes.COUNTED})"
+    return f"{first_line};\n{', '.join(elsewhere)} ({shapes.COUNTED})"
 
 
 def _draw_bands(copies: pd.DataFrame) -> Figure:
