@@ -89,9 +89,10 @@ clean-results:         ## remove all runs in results/ but the reference, after a
 	@printf 'This removes every run in results/ but the reference, and its trained models. Type yes: '
 	@read -r answer; if [ "$$answer" = yes ]; then find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +; else echo 'nothing was removed'; exit 1; fi
 
-docs: $(READY)         ## write README.md, docs/findings.md, docs/notes and what emit and base quote, from docs/templates and the committed tables
+docs: $(READY)         ## write README.md, docs/findings.md, docs/notes, results/reference/README.md and what emit and base quote, from docs/templates and the committed tables
 	$(BIN)/python tools/docs.py --write
 	$(BIN)/python tools/notes.py results/reference/claims/claims-???????? docs/notes
+	$(BIN)/python tools/gallery.py
 
 compatibility: $(READY) ## read published models with every runtime's reader, and write docs/compatibility.md
 	$(BIN)/python tools/compatibility.py --write

@@ -6,6 +6,7 @@ import pytest
 
 from ropelab.restate import restate
 from ropelab.runs import store
+from ropelab.show.page.shown import find_runs
 
 REFERENCE = Path(__file__).parents[1] / "results" / "reference"
 
@@ -47,3 +48,11 @@ def test_what_is_not_known_keeps_its_own_words(changes):
     other = {**manifest, **changes}
     assert restate(other, tables) is other
     assert restate(manifest, {}) is manifest
+
+
+def test_a_page_tells_a_run_as_the_index_does():
+    folders = [*REFERENCE.glob("evaluate/smollm2-keys-????????")]
+    (run,) = find_runs(folders, restate=restate)
+    assert "all 4 roundings cost" in run.manifest["answer"]
+    assert run.manifest["question"].endswith("what do roundings cost it at 2048?")
+    assert "casts" in run.tables

@@ -365,7 +365,7 @@ def test_figures_name_every_scheme_but_those_without_a_band(
     [
         (
             (0.95, 0.9),
-            "From 48 back 4 frequencies of RoPE recall 90%, the best single one 5%;\n"
+            "From 48 back 4 frequencies of RoPE recall 90%, a single one 5%;\n"
             "from 8 back 95% and 10% (*)",
         ),
         ((0.1, 0.1), "by the number of frequencies"),

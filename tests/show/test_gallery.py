@@ -2,12 +2,14 @@
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 
+from ropelab.restate import restate
 from ropelab.show.gallery import write_index
 from tests.show.made import NASTY, accuracies, claims, write_run
 from tests.texts import mentions
@@ -103,6 +105,39 @@ def test_the_figures_in_git_are_those_that_the_texts_show():
     )
     if listed.returncode == 0:
         assert set(listed.stdout.split()) <= shown
+
+
+@pytest.mark.slow
+def test_the_index_of_the_reference_says_what_the_tables_say(tmp_path: Path) -> None:
+    kept = (REFERENCE / "README.md").read_bytes()
+    copy = tmp_path / "reference"
+    shutil.copytree(REFERENCE, copy, ignore=shutil.ignore_patterns("*.png", ".cells"))
+    written = write_index(copy, "README.md", restate=restate)
+    assert written.read_bytes() == kept, "make docs writes it"
+
+
+def test_questions_are_asked_once_and_roundings_have_their_own() -> None:
+    index, _, _ = (REFERENCE / "README.md").read_text().partition("\n## ")
+    questions = re.findall(r"^\*\*(.*)\*\*$", index, re.MULTILINE)
+    assert len(questions) == len(set(questions))
+    for question in questions:
+        listed = index.partition(f"**{question}**")[2].partition("\n**")[0]
+        assert ("roundings cost" in listed) == ("what do roundings cost" in question)
+
+
+def test_a_figure_that_explains_a_claim_has_a_caption(tmp_path: Path) -> None:
+    figure = "figures/rotation.png"
+    write_run(tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=[figure])
+    text = write_index(tmp_path).read_text()
+    assert "*Claim thirty-degrees: a pair of features turns by 30 degrees" in text
+
+
+def test_a_column_without_any_value_is_left_out(tmp_path: Path) -> None:
+    summary = [{"method": "yarn", "copy": 0.5, "searched": None}]
+    tables = {"claims": claims()}
+    write_run(tmp_path, "a-1", tables, "ropelab claims", summary=summary)
+    text = write_index(tmp_path).read_text()
+    assert "| method | copy |" in text
 
 
 def test_the_index_of_the_reference_links_what_is_there():

@@ -27,6 +27,10 @@ CURVES = read_looks(FIGURES["base"]["curves"])
 BOUNDS = ("at least", "at most")
 # The beginning of the names of three bases that one theory advises.
 SMALL = "small base"
+# A printed base is said to hardly fail if it fails after this share of its context, or if
+# it is less than this many times the smallest base that holds.
+NEAR_END = 0.95
+NEAR_SMALLEST = 1.05
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -52,8 +56,7 @@ def _draw_bound(tables: Tables) -> Figure:
     """Draw the recommended and the smallest admissible bases, and the bases that a
     paper prints.
 
-    The mark of a printed base is filled if the sum is negative inside its context, and
-    the position where it turns negative is beside it, as a share of the context.
+    The mark of a printed base is filled if the sum is negative inside its context.
     """
     bound = tables["bound"]
     published = tables["published"]
@@ -92,7 +95,7 @@ def _draw_bound(tables: Tables) -> Figure:
     ax.set_xlabel(
         "context length (tokens)\n"
         "a base fails if its sum of cosines turns negative inside the context;\n"
-        "percentages: how far into its context a printed base first fails"
+        "percentages, for bases near the edge: where in the context they fail"
     )
     ax.set_ylabel(_label_bases(bound))
     shapes.set_base_axis(ax.yaxis, ax.get_ylim())
@@ -103,15 +106,17 @@ def _draw_bound(tables: Tables) -> Figure:
 
 
 def _name_failures(ax: Axes, rows: pd.DataFrame) -> None:
-    """Write beside each printed base where it fails, as a share of its context.
+    """Write beside some printed bases where they fail, as a percentage of the context.
 
-    A base may fail just before the end, or only because it was rounded to two digits.
+    These are the bases of which a reader may doubt that they fail: they fail near the end
+    of their context, or are hardly above the smallest base that holds.
     """
-    for row in shapes.iterate_rows(rows):
-        share = row.paper_fails_at_tokens / row.context_tokens
+    share = rows["paper_fails_at_tokens"] / rows["context_tokens"]
+    is_narrow = (share > NEAR_END) | (rows["times_exact"] < NEAR_SMALLEST)
+    style = {"fontsize": 7.5, "color": ORANGE, "va": "top"}
+    for row in shapes.iterate_rows(rows.assign(share=share)[is_narrow]):
         point = (row.context_tokens, row.paper_base)
-        style = {"fontsize": 7.5, "color": ORANGE, "va": "top"}
-        shapes.write_note(ax, f"{share:.1%}", point, (4, -4), **style)
+        shapes.write_note(ax, f"{row.share:.1%}", point, (4, -4), **style)
 
 
 def _explain_step(ax: Axes, bound: pd.DataFrame) -> None:

@@ -80,7 +80,7 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     schemes = schemes.sort_values("rotates", kind="stable")
     names = list(schemes["scheme"])
 
-    figure, ax = shapes.make_axes((8.5, 2.0 + 0.4 * len(schemes)))
+    figure, ax = shapes.make_axes((8.5, 2.4 + 0.4 * len(schemes)))
     far = int(inside["distance_tokens"].max())
     distances = sorted({trained // 8, half, far})
     for number, distance in enumerate(distances):
@@ -100,10 +100,12 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     seeds = int(inside["seeds"].max())
     how = f"trained and tested at {trained} tokens; {shapes.write_intervals(seeds)}"
     lines = ["recall (share of tokens copied rightly)", how]
+    notes = []
     if compared is not None:
-        lines.append(f"{shapes.COUNTED} compared in the title")
+        notes.append(f"{shapes.COUNTED} compared in the title")
     if any("equal ratios" in label for label in labels):
-        lines.append("equal ratios: of each period to the one before")
+        notes.append("equal ratios: of each period to the one before")
+    lines += filter(None, ["; ".join(notes)])
     ax.set(xlim=(-0.03, 1.03), ylabel="frequencies of a head, and their spacing")
     ax.set_xlabel("\n".join(lines))
     ax.set_title(_write_title(compared, half, inside, distances))
@@ -346,7 +348,7 @@ def _write_title(
         return f"Recall from {distance} tokens back by the number of frequencies"
     many, single = (row for _, row in compared.iterrows())
     spacing = _name_many(str(many.name), int(many["frequencies"]))
-    shares = f"{many['value']:.0%}, the best single one {single['value']:.0%}"
+    shares = f"{many['value']:.0%}, a single one {single['value']:.0%}"
     elsewhere = []
     for other in distances:
         if other == distance:
