@@ -14,6 +14,7 @@ REFERENCE = Path(__file__).parents[1] / "results" / "reference"
 def restate_run(name):
     (folder,) = REFERENCE.glob(f"{name}-????????")
     manifest = store.RUN.description(folder)
+    assert manifest is not None
     tables = store.RUN.tables(folder, manifest)
     return manifest, restate(manifest, tables), tables
 

@@ -125,16 +125,18 @@ def write_index(
 
     `restate` writes the sentences of each run anew from its tables.
     """
-    runs = []
+    runs: list[tuple[Path, Mapping[str, Any]]] = []
     for folder, manifest in store.find_finished(results):
-        if restate is not None:
-            manifest = _restate(folder, manifest, restate)
-        runs.append((folder, manifest))
+        if restate is None:
+            runs.append((folder, manifest))
+        else:
+            runs.append((folder, _restate(folder, manifest, restate)))
 
     # Runs that answer the same question are listed together.
     by_question: dict[str, list[tuple[Path, Mapping[str, Any]]]] = {}
-    for folder, manifest in runs:
-        by_question.setdefault(manifest["question"], []).append((folder, manifest))
+    for run in runs:
+        _, about = run
+        by_question.setdefault(about["question"], []).append(run)
     text = render(
         "index.md.j2",
         FILTERS,

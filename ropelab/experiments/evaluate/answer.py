@@ -219,10 +219,12 @@ def _drop_repeated(table: pd.DataFrame) -> pd.DataFrame:
     """Leave out the row `unscaled` if it repeats the row of the unmodified model, as it
     does for every model whose configuration declares no scaling.
     """
-    rows = table.set_index("method")
-    if not {AS_SHIPPED, "unscaled"} <= set(rows.index):
-        return table
-    if rows.loc[AS_SHIPPED].equals(rows.loc["unscaled"]):
+    is_unmodified = table["method"] == AS_SHIPPED
+    is_unscaled = table["method"] == "unscaled"
+    values = table.drop(columns="method")
+    unmodified = values[is_unmodified].reset_index(drop=True)
+    unscaled = values[is_unscaled].reset_index(drop=True)
+    if len(unscaled) and unmodified.equals(unscaled):
         return table[table["method"] != "unscaled"].reset_index(drop=True)
     return table
 

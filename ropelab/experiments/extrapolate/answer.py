@@ -322,10 +322,9 @@ def explain_columns(tables: Tables) -> dict[str, str]:
     """Say what the columns of the short table are, by the beginnings of their names."""
     explained = {}
     if "text_nll" in tables:
-        buckets = tables["text_nll"][["bucket_start_tokens", "bucket_end_tokens"]]
-        start_of = dict(
-            buckets.drop_duplicates().set_index("bucket_end_tokens").squeeze(1)
-        )
+        losses = tables["text_nll"]
+        starts = losses.groupby("bucket_end_tokens")["bucket_start_tokens"].first()
+        start_of = starts.to_dict()
         for end in _choose_values(tables["text_nll"]["bucket_end_tokens"], 2):
             explained[f"nll @{end}"] = (
                 f"loss of tokens {start_of[end]} to {end}, in nats per byte"

@@ -148,7 +148,7 @@ def _draw_smallest(ax: Axes, bound: pd.DataFrame) -> None:
     smallest = bound["smallest_admissible_base"]
     look, label = CURVES["smallest"]
     # Without markers the line does not hide the printed bases, many of which lie on it.
-    style = {"marker": "", "linewidth": 1.2}
+    style: dict[str, Any] = {"marker": "", "linewidth": 1.2}
     shapes.draw_line(ax, bound["context_tokens"], smallest, look, label, **style)
 
 

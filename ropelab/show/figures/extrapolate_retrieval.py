@@ -107,8 +107,8 @@ def _find_lead_of_window(
     if farthest == 0:
         return ""
     window = write_window(trained)
-    share = f"{means.loc[WINDOW, farthest]:.0%}"
-    return f"best up to {format_tokens(farthest)} back: {window}, {share}"
+    share = float(means[farthest][WINDOW])
+    return f"best up to {format_tokens(farthest)} back: {window}, {share:.0%}"
 
 
 def write_window(trained: int) -> str:

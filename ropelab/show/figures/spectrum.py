@@ -353,7 +353,7 @@ def _write_title(
     for other in distances:
         if other == distance:
             continue
-        values = _select_distance(inside, other)["value"]
+        values = _select_distance(inside, other)["value"].to_dict()
         pair = f"{values[many.name]:.0%} and {values[single.name]:.0%}"
         elsewhere.append(f"from {other} back {pair}")
     first_line = f"From {distance} back {spacing} recall {shares}"
