@@ -64,26 +64,35 @@ Describe = Callable[[Reading], str]
 
 def list_aspects(case: AuditCase) -> list[Aspect]:
     """Return the aspects of a file, with what each runtime does about them."""
-    aspects = []
-    for name, describe in choose_aspects(case):
-        words_by_runtime = {}
-        unread_runtimes = []
-        for reading in case.readings:
-            if not reading.layers:
-                continue
-            words = describe(reading)
-            if words:
-                words_by_runtime[reading.runtime.name] = words
-            else:
-                unread_runtimes.append(reading.runtime.name)
-        aspects.append(Aspect(name, words_by_runtime, tuple(unread_runtimes)))
-    return aspects
+    descriptions = [*choose_rotations(case), *choose_others(case)]
+    return [describe_aspect(case, *each) for each in descriptions]
 
 
-def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
-    """Yield the aspects that a file or its class has, each with its description."""
+def list_other_aspects(case: AuditCase) -> list[Aspect]:
+    """Return the aspects that are no rotation of a layer type, indexer or keys."""
+    return [describe_aspect(case, *each) for each in choose_others(case)]
+
+
+def describe_aspect(case: AuditCase, name: str, describe: Describe) -> Aspect:
+    """Return an aspect with what each runtime does about it."""
+    words_by_runtime = {}
+    unread_runtimes = []
+    for reading in case.readings:
+        if not reading.layers:
+            continue
+        words = describe(reading)
+        if words:
+            words_by_runtime[reading.runtime.name] = words
+        else:
+            unread_runtimes.append(reading.runtime.name)
+    return Aspect(name, words_by_runtime, tuple(unread_runtimes))
+
+
+def choose_rotations(case: AuditCase) -> Iterator[tuple[str, Describe]]:
+    """Yield the rotations beside that of the main layers, and the pairs of features,
+    where a file or its class has them, each with its description.
+    """
     _, text = find_language_part(case.document.config)
-    model_type = case.reference.model_type
     for layer, reference_spec in case.reference.layers.items():
         # The rotation of the main layers is compared elsewhere.
         if reference_spec is not case.spec:
@@ -99,6 +108,13 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     if any(key in text for key in READ_BY_ASPECT["pairing"]["keys"]):
         yield "pairs of features", describe_pairing
 
+
+def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
+    """Yield the aspects of a file or its class that are no rotation of
+    `choose_rotations`, each with its description.
+    """
+    _, text = find_language_part(case.document.config)
+    model_type = case.reference.model_type
     has_keys = any(key in text for key in FLAG_KEYS)
     rule = case.reference.layer_rule
     if has_keys or rule not in ("", "every") or has_unrotated(case):
