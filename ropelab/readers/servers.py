@@ -67,6 +67,8 @@ class Server(Transformers5):
 
     # The keys of the length, if the class fills in no maximum.
     length_keys = VLLM_LENGTHS
+    # `get_rope` keeps its tables by the items of the block, which no dict may be among.
+    stops_at_nested_block = True
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         refuse_missing(trace)

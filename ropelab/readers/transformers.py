@@ -29,6 +29,8 @@ from ropelab.readers.spec import (
 )
 from ropelab.readers.trace import ORIGINAL, TYPES_WITH_ORIGINAL, Trace
 
+# Why the dicts of layer types do nothing in a class that has no layer types.
+NO_LAYER_TYPES = "its class has no layer types, and reads the keys beside these dicts"
 # The scalings that multiply the head_dim of the configuration, whatever it is
 # (modeling_rope_utils.py:324, :415 and :548).
 MULTIPLY_HEAD_DIM = ("dynamic", "yarn", "longrope")
@@ -139,6 +141,8 @@ class Transformers5(Transformers):
     """transformers 5. Its settings are the values of the configuration after loading."""
 
     multiplies_unscaled_scores = False
+    # True: dicts of layer types stop also where the class reads the keys beside them.
+    stops_at_nested_block = False
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         check_values(trace)
@@ -188,9 +192,18 @@ class Transformers5(Transformers):
         # A null counts as the dict of a layer type, too.
         is_nested = not labels.isdisjoint(block or ())
         if is_nested and trace.family.has_known_defaults:
-            raise RefusedError(
-                f"'{trace.family.name}' has one rotation, not one per layer type"
-            )
+            # A class without a field layer_types gets this key after it has read the
+            # block, where it takes no name for a layer type (modeling_rope_utils.py:772).
+            family = trace.family
+            takes_types = bool(family.layer_types) or "layer_types" in family.key_types
+            if takes_types or self.stops_at_nested_block:
+                raise RefusedError(
+                    f"'{trace.family.name}' has one rotation, not one per layer type"
+                )
+            for label, part in parts.items():
+                for key in part:
+                    trace.mark(f"{name}.{label}.{key}", "ignored", NO_LAYER_TYPES)
+            parts = {}
         if not parts:
             return {"all": fill_block(trace, name, block)}
         mark_keys_outside_parts(trace, name, block, parts)
