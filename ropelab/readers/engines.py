@@ -165,8 +165,7 @@ class TensorRt(Reader):
         for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
             width = trace.get(name)
             if width:
-                share = require_whole(width, name) / head_dim
-                return reader.compute_rotated_width(head_dim, share)
+                return reader.check_rotated_width(head_dim, require_whole(width, name))
 
         share = trace.get("rotary_pct") or settings.read("partial_rotary_factor") or 1.0
         return reader.compute_rotated_width(head_dim, require_number(share, "share"))
@@ -216,14 +215,16 @@ class Tgi(Reader):
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
         # Only flash_gptj, flash_phi and flash_neox rotate a part of the head. The files of
-        # GPT-J give the width of this part, which `find_rotated_share` reads; it returns
+        # GPT-J give the width of this part, which `find_rotated_width` reads; it returns
         # None for models without such a key.
         trace = settings.trace
         family = trace.family
-        share = reader.find_rotated_share(trace, head_dim) or 1.0
         if family.name in ("phi", "gpt_neox"):
             share, _ = trace.first(family.share_keys, family.share or 1.0)
-        return reader.compute_rotated_width(head_dim, require_number(share, "share"))
+            share = require_number(share, "share")
+            return reader.compute_rotated_width(head_dim, share)
+        width = reader.find_rotated_width(trace) or head_dim
+        return reader.check_rotated_width(head_dim, width)
 
 
 @scaling_types.scaling_type("tgi", "default", "linear", "mrope")

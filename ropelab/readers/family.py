@@ -48,6 +48,9 @@ class Family:
     # The number of rotated features of a head where the file lacks `width_key`. 0: all
     # features.
     usual_width: int = 0
+    # True if the class cuts the rotated features out by the width itself. Other classes
+    # divide the width by that of the head, and multiply the share again.
+    cuts_by_width: bool = False
 
     # -- Keys: by which name the class reads a value. --
 

@@ -275,6 +275,7 @@ def write_widths(trace: Trace, block: str) -> Fields:
 
     # Classes that rotate the whole head write no share.
     share: Any = 1.0
+    width = None
     if family.reads_share_unscaled or family.name in NAMES["shares"]:
         usual_keys = (
             f"{block}.partial_rotary_factor",
@@ -286,14 +287,14 @@ def write_widths(trace: Trace, block: str) -> Fields:
         nulls = [key for key in share_keys if trace.has(key)]
         if not path and nulls:
             share = replace_null_share(trace, nulls)
-        share_by_width = reader.find_rotated_share(trace, head_dim)
-        if share_by_width is not None and family.name not in NAMES["shares"]:
-            share = share_by_width
+        if family.name not in NAMES["shares"]:
+            width = reader.find_rotated_width(trace)
+    if width is None:
+        share = require_number(share, "share")
+        width = reader.compute_rotated_width(head_dim, share)
     return {
         "attention.key_length": head_dim,
-        "rope.dimension_count": reader.compute_rotated_width(
-            head_dim, require_number(share, "share")
-        ),
+        "rope.dimension_count": reader.check_rotated_width(head_dim, width),
     }
 
 

@@ -206,9 +206,7 @@ class Mlx(Reader):
         if key := row.get("width_key"):
             width = trace.get(key, row.get("width"))
             if width is not None:
-                return reader.compute_rotated_width(
-                    head_dim, require_whole(width, key) / head_dim
-                )
+                return reader.check_rotated_width(head_dim, require_whole(width, key))
         if "share" not in row:
             return reader.compute_rotated_width(head_dim, 1.0)
 

@@ -316,22 +316,37 @@ def find_rotated_share(trace: Trace, head_dim: int) -> float | None:
 
     None: the file does not give the width, and the class has no default for it.
     """
+    width = find_rotated_width(trace)
+    return None if width is None else width / head_dim
+
+
+def find_rotated_width(trace: Trace) -> int | None:
+    """Return the rotated width of a head where files give it instead of the share.
+
+    None: the file does not give it, and the class has no default for it.
+    """
     family = trace.family
     key = family.width_key
     if not key:
         return None
     if trace.has(key):
-        return require_whole(trace.get(key), key) / head_dim
-    if family.usual_width:
-        return family.usual_width / head_dim
-    return None
+        return require_whole(trace.get(key), key)
+    return family.usual_width or None
 
 
 def compute_rotated_width(head_dim: int, share: float) -> int:
-    """Return int(head_dim * share), as every runtime writes it."""
-    width = int(head_dim * share)
+    """Return int(head_dim * share), as every runtime writes it that reads a share.
+
+    If the share is a width divided by head_dim, the product may be below this width:
+    int(98 * (64 / 98)) is 63.
+    """
+    return check_rotated_width(head_dim, int(head_dim * share))
+
+
+def check_rotated_width(head_dim: int, width: int) -> int:
+    """Return the rotated width of a head of which whole pairs rotate."""
     if width < 1 or width > head_dim:
-        raise RefusedError(f"a rotated share of {share:g} of {head_dim} features")
+        raise RefusedError(f"{width} rotated features in a head of {head_dim}")
     if width % 2:
         raise NotModelledError(f"an odd rotated width of {width}")
     return width

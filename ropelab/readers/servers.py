@@ -399,6 +399,10 @@ class Sglang(Server):
             return reader.compute_rotated_width(head_dim, 0.5)
         if settings.trace.family.sglang_share_keys:
             return find_width_by_keys(settings, head_dim)
+        # gpt_j.py passes the width on.
+        width = reader.find_rotated_width(settings.trace)
+        if width is not None and settings.trace.family.cuts_by_width:
+            return reader.check_rotated_width(head_dim, width)
         is_proportional = settings.get("rope_type") == "proportional"
         if not settings.trace.family.reads_share_unscaled and not is_proportional:
             return reader.compute_rotated_width(head_dim, 1.0)
@@ -424,15 +428,13 @@ def find_width_by_keys(settings: Settings, head_dim: int) -> int:
             trace.mark(key, "used")
             # This key has the width itself, and the other keys have the share.
             if key == "rotary_dim":
-                return reader.compute_rotated_width(
-                    head_dim, require_whole(value, key) / head_dim
-                )
+                return reader.check_rotated_width(head_dim, require_whole(value, key))
             return reader.compute_rotated_width(head_dim, require_number(value, key))
         if key == "partial_rotary_factor" and family.share is not None:
             return reader.compute_rotated_width(head_dim, family.share)
 
     if family.usual_width:
-        return reader.compute_rotated_width(head_dim, family.usual_width / head_dim)
+        return reader.check_rotated_width(head_dim, family.usual_width)
     return reader.compute_rotated_width(head_dim, 1.0)
 
 

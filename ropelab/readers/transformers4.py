@@ -141,6 +141,10 @@ class Transformers4(Transformers):
         rotates_whole = settings.trace.family.name == "phi3" and not self.phi3_share
         if rotates_whole and settings.get("rope_type") != "default":
             return reader.compute_rotated_width(head_dim, 1.0)
+
+        width = reader.find_rotated_width(settings.trace)
+        if width is not None and settings.trace.family.cuts_by_width:
+            return reader.check_rotated_width(head_dim, width)
         return super().find_width(settings, head_dim)
 
     @scaling_types.scaling_type("transformers-4", "yarn")
