@@ -23,6 +23,8 @@ from ropelab.runs.sentences import join_names, write_number
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "compatibility.md"
 MARKS = {"run": "ʳ", "by rule": "ᵏ", "read": "ˢ", "": ""}
+# The mark of a cell whose runtime was not looked at for some part of the model.
+PARTIAL = "°"
 TEMPLATE = ROOT / "docs" / "templates" / "compatibility.md"
 PUBLISHED = ROOT / "docs" / "templates" / "published.json"
 
@@ -99,6 +101,8 @@ def write_cell(cell: TableCell) -> str:
         "not read": "-",
         "differs": f"**{cell.code}** {cell.words}",
     }
+    if cell.is_partial:
+        mark += PARTIAL
     return words[cell.verdict] + mark
 
 

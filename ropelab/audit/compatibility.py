@@ -69,6 +69,8 @@ class TableCell:
     # the size of the difference in words.
     code: str = ""
     words: str = ""
+    # True if the runtime agrees, and what it does about some aspect was not looked at.
+    is_partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,13 +162,16 @@ def judge(
 
     name = reading.runtime.name
     own_name = own_reading.runtime.name
+    is_partial = False
     for aspect in aspects:
         words_of_own = aspect.words_by_runtime.get(own_name)
         words_of_runtime = aspect.words_by_runtime.get(name)
         is_known = words_of_own and words_of_runtime
         if is_known and words_of_own != words_of_runtime:
             return TableCell("differs", evidence, "W16", aspect.name)
-    return TableCell("agrees", evidence)
+        if words_of_own and not words_of_runtime:
+            is_partial = True
+    return TableCell("agrees", evidence, is_partial=is_partial)
 
 
 def find_evidence(reading: Reading) -> Evidence:

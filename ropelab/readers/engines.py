@@ -22,6 +22,7 @@ from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
+    RopeSpec,
     require_number,
     require_whole,
 )
@@ -126,6 +127,20 @@ class TensorRt(Reader):
 
     default_longest = None
     usual_factor = 1.0
+
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        specs = super().read(trace)
+        if not trace.family.local_base_key:
+            return specs
+
+        # modeling_gemma3.py: layers with a window have the base that transformers loads
+        # for them, and no scaling.
+        loaded = Transformers5().read_settings(trace).get("sliding_attention")
+        if loaded is None:
+            return specs
+        full = specs["all"]
+        sliding = full.unscaled(loaded.number("rope_theta"))
+        return {"full_attention": full, "sliding_attention": sliding}
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         # transformers loads the file. Of several layer types full attention is read, which

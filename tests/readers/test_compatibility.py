@@ -351,6 +351,7 @@ def test_each_cell_says_how_it_was_checked(
     ("cell", "text"),
     [
         (TableCell("agrees", "run"), "=ʳ"),
+        (TableCell("agrees", "run", is_partial=True), "=ʳ°"),
         (TableCell("own code", "by rule"), "=ᵏ"),
         (TableCell("refuses", "read", "E02"), "refusesˢ"),
         (TableCell("reads", "by rule"), "readsᵏ"),
@@ -373,3 +374,62 @@ def test_the_answer_counts_models_whose_own_code_was_read() -> None:
     answer = compatibility_page.write_answer(lines)
     assert answer.startswith("Of 6 published models the own code of 5 was read;")
     assert "; vllm 1 of the 3 that it reads (and refuses 1);" in answer
+
+
+def test_who_agrees_without_a_mark_was_looked_at_for_every_layer_type() -> None:
+    _, models = read_published(FILE)
+    for model in models:
+        line = compare_model(model)
+        own = registry.read(registry.RUNTIMES[registry.REFERENCE], model.config)
+        for name, cell in line.cells.items():
+            if cell.verdict != "agrees" or cell.is_partial:
+                continue
+            reading = registry.read(registry.RUNTIMES[name], model.config)
+            assert reading.layers.keys() == own.layers.keys(), (model.name, name)
+            if own.rotating is not None and not all(own.rotating):
+                assert reading.rotating == own.rotating or reading.layer_rule
+
+
+@pytest.mark.parametrize(
+    ("model", "cells"),
+    [
+        # The indexer of sparse attention, axes of images, and layers without rotation.
+        ("zai-org/GLM-5", ("=ᵏ", "=ᵏ", "=ʳ", "=ᵏ°", "=ˢ°")),
+        ("Qwen/Qwen3-VL-2B-Instruct", ("=ᵏ°", "=ᵏ°", "=ʳ°", "=ᵏ°", "=ˢ°")),
+        ("Llama-4-Scout", ("=ᵏ°", "=ᵏ", "=ʳ°", "=ᵏ", "=ˢ°")),
+        ("Gemma-3 (text)", ("=ʳ", "=ᵏ", "=ʳ", "=ʳ", "=ˢ")),
+    ],
+)
+def test_parts_that_nobody_looked_at_are_marked(
+    model: str, cells: tuple[str, ...]
+) -> None:
+    columns = ("vllm", "sglang", "mlx-lm", "llama.cpp", "tensorrt-llm")
+    assert read_columns(*columns)[model] == cells
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_tensorrt_has_gemma_3s_base_of_layers_with_a_window(is_nested: bool) -> None:
+    full = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
+    config: dict[str, object] = {
+        **LLAMA,
+        "model_type": "gemma3_text",
+        "architectures": ["Gemma3ForCausalLM"],
+        "head_dim": 256,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 20000.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    }
+    if is_nested:
+        for key in ("rope_theta", "rope_local_base_freq", "rope_scaling"):
+            del config[key]
+        sliding = {"rope_type": "default", "rope_theta": 20000.0}
+        config["rope_parameters"] = {
+            "full_attention": full,
+            "sliding_attention": sliding,
+        }
+    layers = registry.read(registry.RUNTIMES["tensorrt-llm"], config).layers
+    rotations = {name: (spec.base, spec.method) for name, spec in layers.items()}
+    assert rotations == {
+        "full_attention": (1e6, "pi(factor=8)"),
+        "sliding_attention": (20000.0, "unscaled"),
+    }
