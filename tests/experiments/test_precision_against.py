@@ -160,6 +160,54 @@ def test_an_overflow_is_a_status_and_no_number():
     assert row["worst_position"] > 400
 
 
+@pytest.mark.parametrize(
+    ("cast", "against", "says"),
+    [
+        (
+            "angle=float16",
+            "float64",
+            "angle=float16 against float64: angle=float16 overflows from position 65520,"
+            " and beyond the tolerance from position 52 on",
+        ),
+        (
+            "position=bfloat16",
+            "angle=float16",
+            "position=bfloat16 against angle=float16: angle=float16 overflows from"
+            " position 65520, and beyond the tolerance from position 52 on",
+        ),
+        (
+            "position=float16",
+            "angle=float16",
+            "position=float16 against angle=float16: both overflow from position 65520,"
+            " and beyond the tolerance from position 52 on",
+        ),
+        # 257 is no number of bfloat16, and no sampled position.
+        (
+            "position=bfloat16",
+            "float64",
+            "position=bfloat16 against float64: angles differ by 1 rad at most (pair 0,"
+            " position 257), and beyond the tolerance from position 257 on; no sampled"
+            " score differs",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_who_overflows_and_what_no_score_shows(
+    cast: str, against: str, says: str
+) -> None:
+    length = 259 if (cast, against) == ("position=bfloat16", "float64") else 65600
+    changes = {"cast": cast, "against": against, "length": length, "base": 1e6}
+    (sentence,) = state_against(compare(**changes, head_dim=64, draws=8))
+    assert sentence == says
+
+
+def test_equal_angles_have_no_place_where_they_differ() -> None:
+    (sentence,) = state_against(
+        compare(cast="table=bfloat16", against="float64", length=600)
+    )
+    assert sentence.endswith("no angle differs")
+
+
 def test_the_answer_begins_with_it_and_the_short_table_has_it():
     config = build(PrecisionConfig, {**PLAIN, "cast": "angle=bfloat16"})
     tables = made(precision, config, Context())

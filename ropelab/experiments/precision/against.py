@@ -74,7 +74,7 @@ def make_against_cell(config: PrecisionConfig) -> PrecisionCell:
         kind="precision-against",
         title=f"casts against {other.name}",
         function=compare_plans,
-        version=3,
+        version=4,
         inputs={"plans": plans, "other": [other.name, other.cast.label]},
         seconds=len(plans) * config.length * pairs * SECONDS_PER_ANGLE,
         scores=2 * len(plans) * count_scores(config, pairs),
@@ -133,15 +133,23 @@ def compare_angles(
         errors = chain.angle_errors(positions)  # [pairs, positions]
         errors_of_other = other.angle_errors(positions)
         # The errors are small, so that their difference keeps the digits that the
-        # difference of two large angles would lose.
-        differences = wrap_angle(errors - errors_of_other)
+        # difference of two large angles would lose. Where both angles overflow, it is
+        # nan.
+        with np.errstate(invalid="ignore"):
+            differences = wrap_angle(errors - errors_of_other)
         overflows = ~np.isfinite(differences).all(axis=0)  # [positions]
         is_beyond = overflows | (differences > config.tolerance).any(axis=0)
         if first_beyond is None and is_beyond.any():
             first_beyond = start + int(is_beyond.argmax())
         if overflows.any():
             first_overflow = start + int(overflows.argmax())
-            return _report_overflow(first_overflow, first_beyond)
+            column = first_overflow - start
+            is_finite = np.isfinite(errors[:, column]).all()
+            other_is_finite = np.isfinite(errors_of_other[:, column]).all()
+            overflowing = "both"
+            if is_finite or other_is_finite:
+                overflowing = "against" if is_finite else "name"
+            return _report_overflow(first_overflow, first_beyond, overflowing)
 
         if differences.max() > largest_difference:
             largest_difference = float(differences.max())
@@ -170,13 +178,17 @@ def compare_angles(
         "first_position_over_tolerance": first_beyond,
         "max_table_difference": largest_table_difference,
         "status": "ok",
+        "overflowing": "",
     }
 
 
-def _report_overflow(position: int, first_beyond: int | None) -> dict[str, Any]:
-    """Return the columns of `compare_angles` for a plan that overflows at a position.
+def _report_overflow(
+    position: int, first_beyond: int | None, overflowing: str
+) -> dict[str, Any]:
+    """Return the columns of `compare_angles` where a plan overflows at a position.
 
     `first_beyond` is the first position beyond the tolerance or with an overflow.
+    `overflowing` is the column with the name of the plan that overflows, or `both`.
     """
     return {
         "max_angle_error_rad": math.nan,
@@ -187,6 +199,7 @@ def _report_overflow(position: int, first_beyond: int | None) -> dict[str, Any]:
         "first_position_over_tolerance": first_beyond,
         "max_table_difference": math.nan,
         "status": f"overflows from position {position}",
+        "overflowing": overflowing,
     }
 
 
@@ -242,8 +255,19 @@ def state_against(table: pd.DataFrame) -> list[str]:
 def _describe_row(row: pd.Series) -> str:
     """Say how far the plan of a row of `against` is from the plan of --against."""
     lead = f"{row['name']} against {row['against']}:"
+    beyond = ""
+    if pd.notna(row["first_position_over_tolerance"]):
+        beyond = (
+            ", and beyond the tolerance from position"
+            f" {row['first_position_over_tolerance']:.0f} on"
+        )
     if row["status"] != "ok":
-        return f"{lead} one of them {row['status']}"
+        if row["first_position_over_tolerance"] == row["worst_position"]:
+            beyond = ""
+        if row["overflowing"] == "both":
+            position = row["worst_position"]
+            return f"{lead} both overflow from position {position}{beyond}"
+        return f"{lead} {row[row['overflowing']]} {row['status']}{beyond}"
 
     differences = [
         "max_angle_difference_rad",
@@ -253,12 +277,15 @@ def _describe_row(row: pd.Series) -> str:
     if (row[differences] == 0).all():
         return f"{lead} every number is the same"
 
-    beyond = ""
-    if pd.notna(row["first_position_over_tolerance"]):
-        beyond = (
-            ", and beyond the tolerance from position"
-            f" {row['first_position_over_tolerance']:.0f} on"
+    angles = "no angle differs"
+    if row["max_angle_difference_rad"] > 0:
+        angles = (
+            f"angles differ by {row['max_angle_difference_rad']:.2g} rad at most (pair"
+            f" {row['worst_pair']}, position {row['worst_position']}){beyond}"
         )
+    if row["rms_score_difference"] == 0:
+        # Scores are sampled, and a difference at few positions may be missed.
+        return f"{lead} {angles}; no sampled score differs"
 
     difference = Interval(
         row["rms_score_difference"],
@@ -274,9 +301,7 @@ def _describe_row(row: pd.Series) -> str:
     return (
         f"{lead} scores differ by {write_interval(difference, '.2g')} (root mean square,"
         " brackets of 95 % over random vectors and positions; scores have deviation 1),"
-        f" where the two are off by {' and '.join(own_errors)};"
-        f" angles differ by {row['max_angle_difference_rad']:.2g} rad at most (pair"
-        f" {row['worst_pair']}, position {row['worst_position']}){beyond}"
+        f" where the two are off by {' and '.join(own_errors)}; {angles}"
     )
 
 
