@@ -134,6 +134,8 @@ def check_layer_types(text: Mapping[str, Any], model_type: str) -> None:
     needed = NAMES["needed_layer_types"].get(model_type)
     if needed and needed not in names:
         raise RefusedError(f"layer_types must have a '{needed}'")
+    if names == {NAMES["insufficient_layer_types"].get(model_type)}:
+        raise RefusedError(f"layer_types has a '{names.pop()}' alone")
     count = text.get("num_hidden_layers")
     if count not in (None, len(layers)):
         raise RefusedError(f"layer_types has {len(layers)} names for {count} layers")

@@ -187,7 +187,8 @@ def explain_missing_class(config: Mapping[str, Any]) -> str:
     architectures = config.get("architectures")
     if not isinstance(architectures, list):
         return ""
-    known_architectures = set(CLASS_OF.values())
+    # A type may have several architectures, with blanks between them.
+    known_architectures = set(" ".join(CLASS_OF.values()).split())
     if not all(str(name) in known_architectures for name in architectures):
         return ""
 

@@ -75,6 +75,12 @@ def find_served(
         return USUAL
 
     rows = SERVED[runtime]
+    kind = str(config.get("model_type"))
+    part = rows.get("parts", {}).get(kind)
+    if part and not isinstance(config.get(part), Mapping):
+        return Served(
+            {}, f"'{kind}' has its language model in {part}, which is missing"
+        )
     # The model file of the language part; the same file if the model has only this
     # part.
     text_file = rows["texts"].get(architecture, rows["texts"].get(file, file))

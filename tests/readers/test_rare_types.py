@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ropelab.readers import registry
+from ropelab.readers.registry import Reading
 from ropelab.readers.spec import RopeSpec
 
 SIZES: dict[str, Any] = {
@@ -337,3 +338,76 @@ def test_sglangs_deepseek_ocr_is_read_without_a_rotary_part() -> None:
     part = {**text, "qk_rope_head_dim": 0}
     spec = read_main("sglang", kind, name, language_config=part)
     assert describe(spec) == (1e4, 128, 128, "half")
+
+
+def read_language_part(runtime: str, model_type: str, key: str) -> Reading:
+    """Read a model whose language part, a Qwen 2 of base 1e6, is under a key."""
+    part = {
+        "model_type": "qwen2",
+        "architectures": ["Qwen2ForCausalLM"],
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+        "num_hidden_layers": 4,
+        "max_position_embeddings": 4096,
+        "rope_theta": 1e6,
+    }
+    architectures = {
+        "internvl_chat": "InternVLChatModel",
+        "ovis": "Ovis",
+        "bagel": "BagelForConditionalGeneration",
+    }
+    config = {
+        "model_type": model_type,
+        "architectures": [architectures[model_type]],
+        "auto_map": {"AutoConfig": "configuration.Config"},
+        key: part,
+    }
+    return registry.read(registry.RUNTIMES[runtime], config)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "model_type"),
+    [("sglang", "internvl_chat"), ("vllm", "ovis"), ("vllm", "bagel")],
+)
+def test_a_part_under_another_key_is_not_the_one_that_a_server_takes(
+    runtime: str, model_type: str
+) -> None:
+    """The configuration class of the server takes its own defaults then: of InternLM 2 in
+    SGLang's InternVL, which have base 10000.
+    """
+    right = read_language_part(runtime, model_type, "llm_config")
+    assert right.main_spec is not None
+    assert right.main_spec.base == 1e6
+    wrong = read_language_part(runtime, model_type, "text_config")
+    assert wrong.outcome == "not modelled"
+    assert "llm_config, which is missing" in wrong.problem
+
+
+def test_olmo_hybrid_needs_layers_of_both_types() -> None:
+    for layers, outcome in (
+        (["linear_attention"] * 4, "refused"),
+        (["full_attention"] * 4, "refused"),
+        (["linear_attention"] * 3 + ["full_attention"], "read"),
+    ):
+        config = {
+            "model_type": "olmo_hybrid",
+            "hidden_size": 512,
+            "num_attention_heads": 8,
+            "num_hidden_layers": 4,
+            "max_position_embeddings": 4096,
+            "rope_theta": 5e5,
+            "layer_types": layers,
+        }
+        reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+        assert reading.outcome == outcome, layers
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    ["DeepseekVLV2ForCausalLM", "DeepseekVL2ForCausalLM", "MultiModalityCausalLM"],
+)
+def test_each_architecture_of_a_remote_type_is_known(architecture: str) -> None:
+    """No server finds a class by a type that it does not know."""
+    config = {"model_type": "nonsense", "architectures": [architecture]}
+    assert "no type of transformers" in registry.explain_missing_class(config)
