@@ -162,10 +162,15 @@ def refuse_incomplete_layers(trace: Trace) -> None:
 
     Some classes of transformers 5 take rope_parameters as it is, and fill in nothing.
     In these classes the older key, rope_scaling, replaces rope_parameters.
+
+    NotModelledError: the older key has the dicts.
     """
     family = trace.family
     scaling = trace.text.get("rope_scaling")
     if family.keeps_rope_scaling and scaling is not None:
+        needed = find_labels(trace) or family.layer_blocks
+        if isinstance(scaling, Mapping) and set(needed) <= scaling.keys():
+            raise NotModelledError("dicts of layer types in rope_scaling")
         raise RefusedError(
             "rope_scaling replaces rope_parameters, and has no dict for each of"
             f" {', '.join(family.layer_blocks)}"

@@ -69,3 +69,14 @@ def test_servers_keep_tables_by_a_block_without_dicts(runtime: str) -> None:
     """They look for a table by the items of the block: a dict has no hash."""
     reading = read("llama", runtime, architectures=["LlamaForCausalLM"])
     assert reading.outcome == "refused"
+
+
+@pytest.mark.parametrize("model_type", ["gemma4_text", "beam", "laguna"])
+def test_dicts_in_the_older_key_are_not_said_to_be_missing(model_type: str) -> None:
+    """The class takes them: only layers of full attention need one here."""
+    part = {"rope_type": "default", "rope_theta": 5e4}
+    changes: dict[str, Any] = {"rope_scaling": {"full_attention": part}}
+    reading = read(model_type, rope_parameters=None, **changes)
+    assert reading.outcome == "not modelled"
+    changes = {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    assert read(model_type, rope_parameters=None, **changes).outcome == "refused"
