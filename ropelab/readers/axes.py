@@ -67,7 +67,8 @@ def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | N
     """Return which axis moves each pair of a language model's heads.
 
     None: positions have one axis, or it is not known which pairs each axis moves, or
-    the sections of the file do not fit the pairs.
+    the sections of the file do not fit the pairs. RefusedError: the class stops at such
+    sections.
     """
     _, block = find_rope_block(text)
     facts = find_facts("text", str(text.get("model_type")))
@@ -87,7 +88,12 @@ def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | N
 
     if arrangement is None or not isinstance(sections, list):
         return None
-    if not do_sections_fit(sections, spec.rotary_dim // 2):
+    pairs = spec.rotary_dim // 2
+    if not do_sections_fit(sections, pairs):
+        # This class lays the frequencies out by the sections when it is made.
+        is_laid_out = arrangement == "last behind" and spec.method == "unscaled"
+        if is_laid_out and runtime.startswith("transformers"):
+            raise RefusedError(f"sections {sections} do not add up to {pairs} pairs")
         return None
     order = (facts or {}).get("order", range(3))
     return Axes(TIME_HEIGHT_WIDTH, tuple(sections), tuple(order), arrangement)

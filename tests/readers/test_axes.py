@@ -138,3 +138,23 @@ def test_the_table_of_audit_has_a_row_per_pair_of_both_parts() -> None:
     assert [row["axis"] for row in by_layer["all"]][:5] == ["time"] * 4 + ["height"]
     assert len(by_layer["vision"]) == 16
     assert {row["rate"] for row in rows} == {"1"}
+
+
+@pytest.mark.parametrize(("head_dim", "outcome"), [(128, "read"), (64, "refused")])
+def test_ernies_class_stops_at_sections_of_other_heads(
+    head_dim: int, outcome: str
+) -> None:
+    """It lays its frequencies out by its sections, 22, 22 and 20, when it is made."""
+    config = {
+        "model_type": "ernie4_5_vl_moe_text",
+        "hidden_size": 8 * head_dim,
+        "num_attention_heads": 8,
+        "head_dim": head_dim,
+        "num_hidden_layers": 4,
+        "max_position_embeddings": 4096,
+        "rope_theta": 5e5,
+    }
+    reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+    assert reading.outcome == outcome
+    if outcome == "refused":
+        assert reading.problem == "sections [22, 22, 20] do not add up to 32 pairs"
