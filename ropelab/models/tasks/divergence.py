@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from ropelab.math.frequencies import Geometry
-from ropelab.math.numerics.keys import Rounding
 from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK, EvaluableModel
 from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks import grid
@@ -197,7 +196,9 @@ def pair_roundings(
 ) -> Iterator[RoundingPair]:
     """Yield each rounding of a config beside the rounding with which it is compared.
 
-    `mode` is the evaluation mode of the method without a rounding.
+    `mode` is the evaluation mode of the method without a rounding. Both roundings are
+    computed by one code, also where one of them rounds nothing: a model's own code
+    rounds its angles to float32.
     """
     if not config.against:
         return
@@ -210,8 +211,8 @@ def pair_roundings(
             factor,
             cast=rounding.label,
             against=against.name,
-            mode=round_mode(mode, rounding, geometry),
-            other=round_mode(mode, other, geometry),
+            mode=Rounded(mode, rounding, geometry),
+            other=Rounded(mode, other, geometry),
         )
 
 
@@ -225,13 +226,6 @@ def pair_roundings_of_methods(
             yield from pair_roundings(
                 config, method.label, method.factor, mode, geometry
             )
-
-
-def round_mode(mode: Mode, rounding: Rounding, geometry: Geometry) -> Mode:
-    """Return a mode under a rounding, which may round nothing."""
-    if rounding.rounds:
-        return Rounded(mode, rounding, geometry)
-    return mode
 
 
 def make_divergence(config: ComparingConfig, pair: RoundingPair) -> Divergence:

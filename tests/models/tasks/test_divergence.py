@@ -125,6 +125,23 @@ def test_buckets_count_by_their_tokens():
     assert (whole["bucket_start_tokens"], whole["bucket_end_tokens"]) == (0, 256)
 
 
+def test_what_rounds_nothing_is_no_code_of_the_model(configured) -> None:
+    """float32 holds these positions, so that nothing differs, and float64 is exact, where
+    the model's own angles are rounded.
+    """
+    config = configured(casts="position:float32", against="float64", documents=2)
+    row = made(results, config, Context())["divergence"].iloc[0]
+    assert row["kl_nats_per_token"] == row[LARGEST] == 0
+
+    cells = results.list_divergence_cells(
+        configured(casts=CAST, against="float64", offsets="9")
+    )
+    for cell in cells:
+        assert isinstance(cell.task, Divergence)
+        assert isinstance(cell.task.other, Rounded)
+        assert cell.task.other.rounding.first == 9
+
+
 def test_both_casts_have_one_position_and_one_scaling(configured):
     cells = results.list_divergence_cells(
         configured(casts=CAST, offsets="9", methods="yarn")
