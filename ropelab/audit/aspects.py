@@ -141,6 +141,8 @@ def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
         if value:
             yield key, partial(describe_unread, key=key, value=value)
     has_axes = case.block.get("mrope_section") or text.get("rope_3d")
+    types_with_axes = READ_BY_ASPECT["axes"]["types"]
+    has_axes = has_axes or case.document.config.get("model_type") in types_with_axes
     if has_axes or case.spec.axes is not None:
         name = "pairs per position axis, for images"
         yield name, partial(describe_axes, block=case.block)

@@ -204,6 +204,24 @@ def test_axes_of_ernie_are_not_called_agreement() -> None:
 
 def test_bases_of_local_layers_that_a_reader_does_not_know() -> None:
     config = {
+        "model_type": "laguna",
+        "hidden_size": 2304,
+        "num_attention_heads": 8,
+        "head_dim": 256,
+        "num_hidden_layers": 4,
+        "layer_types": ["full_attention", "sliding_attention"] * 2,
+        "max_position_embeddings": 32768,
+    }
+    found = says(config, "N04")
+    assert mentions(found, "sliding_attention", "base 10000", "transformers-5")
+    assert mentions(found, "not looked at", "tensorrt-llm")
+    assert mentions(
+        audited(config).answer, "not looked at", "in all", "sliding_attention"
+    )
+
+
+def test_gemma_3s_base_of_local_layers_is_read_in_every_runtime_that_has_it() -> None:
+    config = {
         "model_type": "gemma3_text",
         "hidden_size": 2304,
         "num_attention_heads": 8,
@@ -212,12 +230,8 @@ def test_bases_of_local_layers_that_a_reader_does_not_know() -> None:
         "rope_theta": 1e6,
         "rope_local_base_freq": 10000.0,
     }
-    found = says(config, "N04")
-    assert mentions(found, "sliding_attention", "base 10000", "transformers-5")
-    assert mentions(found, "not looked at", "tensorrt-llm")
-    assert mentions(
-        audited(config).answer, "not looked at", "in all", "sliding_attention"
-    )
+    assert says(config, "N04") == ""
+    assert not says(config, "W16")
 
 
 @pytest.mark.parametrize(
@@ -469,3 +483,27 @@ def test_sglang_alone_reads_the_pairs_of_a_llama() -> None:
     pairs = does(config, "pairs of features")
     assert pairs["sglang"] == "adjacent"
     assert {words for name, words in pairs.items() if name != "sglang"} == {"halves"}
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_axes_that_no_key_gives_are_said_to_be_unread(is_whole: bool) -> None:
+    """Isaac in vLLM has sections of a quarter and two eighths of a head (isaac.py:829)."""
+    part = {
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "head_dim": 128,
+        "num_hidden_layers": 8,
+        "max_position_embeddings": 8192,
+        "rope_theta": 1e6,
+    }
+    names = {
+        "model_type": "isaac",
+        "architectures": ["IsaacForConditionalGeneration"],
+        "auto_map": {"AutoConfig": "configuration.Config"},
+    }
+    config = {**names, **part}
+    if is_whole:
+        config = {**names, "text_config": {**part, "model_type": "qwen3"}}
+    result = audit(Document("a", "config", config), runtime="vllm", precision=False)
+    (note,) = [one for one in result.findings if one.code == "N04"]
+    assert note.says == "pairs per position axis, for images: not looked at in vllm"
