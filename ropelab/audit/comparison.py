@@ -265,13 +265,12 @@ def list_changed_aspects(
                 yield (name, first, second), runtime
 
 
-def describe_difference(
-    first_audit: FileAudit, second_audit: FileAudit, difference: Rows
-) -> str:
-    """Say in a sentence how the main rotation of a second file differs.
+def describe_difference(audits: Sequence[FileAudit], difference: Rows) -> str:
+    """Say in a sentence how the main rotation of the second of two files differs.
 
     `difference` are the rows of `compare`.
     """
+    first_audit, second_audit = audits
     before = first_audit.spec
     after = second_audit.spec
     pairs = {"half": "in halves", "interleaved": "adjacent"}

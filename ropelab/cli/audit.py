@@ -306,7 +306,7 @@ def show_difference(audits: "Sequence[FileAudit]", difference: Rows) -> None:
     if not difference:
         print_line("no difference")
         return
-    terminal.show_paragraph(describe_difference(*audits, difference))
+    terminal.show_paragraph(describe_difference(audits, difference))
     show_tables({"difference": difference})
 
 

@@ -84,7 +84,7 @@ def look(first: Config, second: Config, runtime: str = RUNTIMES) -> tuple[Rows, 
         for config in (first, second)
     ]
     rows = compare(*audits)
-    return rows, describe_difference(*audits, rows)
+    return rows, describe_difference(audits, rows)
 
 
 @pytest.mark.parametrize(

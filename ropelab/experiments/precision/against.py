@@ -143,9 +143,9 @@ def compare_angles(
             first_beyond = start + int(is_beyond.argmax())
         if overflows.any():
             first_overflow = start + int(overflows.argmax())
-            column = first_overflow - start
-            is_finite = np.isfinite(errors[:, column]).all()
-            other_is_finite = np.isfinite(errors_of_other[:, column]).all()
+            place = first_overflow - start
+            is_finite = np.isfinite(errors[:, place]).all()
+            other_is_finite = np.isfinite(errors_of_other[:, place]).all()
             overflowing = "both"
             if is_finite or other_is_finite:
                 overflowing = "against" if is_finite else "name"
