@@ -35,6 +35,8 @@ Block = Mapping[str, Any]
 
 # The layer types of a class whose own layer types are not known here.
 LAYER_TYPES = ("full_attention", "sliding_attention")
+# Some classes take the dicts of layer types from the key of transformers 4, too.
+IN_OLDER_KEY = "dicts of layer types in rope_scaling"
 # Lists of at least this many layer types are ignored.
 FIRST_IGNORED_LABEL_COUNT = 2**16
 # The dict of a layer type for which the file has none.
@@ -120,6 +122,8 @@ def read_layers(
             for value in (block or {}).values()
         )
     if is_refused:
+        if not labels.isdisjoint(scaling or ()):
+            raise NotModelledError(IN_OLDER_KEY)
         refuse_layers(trace)
 
     keeps_null = not family.scaled_layer_types and not family.replaces_null_block
@@ -170,7 +174,7 @@ def refuse_incomplete_layers(trace: Trace) -> None:
     if family.keeps_rope_scaling and scaling is not None:
         needed = find_labels(trace) or family.layer_blocks
         if isinstance(scaling, Mapping) and set(needed) <= scaling.keys():
-            raise NotModelledError("dicts of layer types in rope_scaling")
+            raise NotModelledError(IN_OLDER_KEY)
         raise RefusedError(
             "rope_scaling replaces rope_parameters, and has no dict for each of"
             f" {', '.join(family.layer_blocks)}"

@@ -71,7 +71,7 @@ def test_servers_keep_tables_by_a_block_without_dicts(runtime: str) -> None:
     assert reading.outcome == "refused"
 
 
-@pytest.mark.parametrize("model_type", ["gemma4_text", "beam", "laguna"])
+@pytest.mark.parametrize("model_type", ["gemma4_text", "beam", "laguna", "lfm3"])
 def test_dicts_in_the_older_key_are_not_said_to_be_missing(model_type: str) -> None:
     """The class takes them: only layers of full attention need one here."""
     part = {"rope_type": "default", "rope_theta": 5e4}
