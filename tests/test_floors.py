@@ -24,11 +24,13 @@ MAY_IMPORT = {
     # One file, which hands tables to the figures of its experiment.
     "experiments": {"models", "show", "math", "runs"},
     "plan": {"claims", "experiments", "show", "runs"},
+    "restate": {"plan", "experiments", "runs"},
     "lab": {"plan", "experiments", "readers", "math", "runs"},
     "sweeps": {"lab", "plan", "show", "runs"},
     "cli": {
         "sweeps",
         "lab",
+        "restate",
         "plan",
         "experiments",
         "claims",

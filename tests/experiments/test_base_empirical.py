@@ -148,7 +148,7 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
     said = answer({"predictions": found})
     assert mentions(said, "the bound says 46", 1.44)
     assert mentions(said, "base 100", "copy", "farthest at 16", "no longer at 64")
-    assert mentions(said, "distances measured", "0.5 right in the mean over models")
+    assert mentions(said, "distances measured", "half of the symbols right in the mean")
     assert mentions(said, "The bound predicts for 1 of 1")
     assert mentions(said, "0 of 1", "success", "fails")
     short = join_intervals(summary({"predictions": found}))

@@ -463,9 +463,9 @@ def _describe_limits(decided: pd.DataFrame) -> list[str]:
         sentence = (
             f"With base {base:g} {' and '.join(tasks)} {verb} farthest at {works_at:.0f}"
             f" tokens back and no longer at {fails_at:.0f}, of the distances measured"
-            f" (work: at least {FAILS:g} right in the mean over models, whose interval may"
-            f" reach below); the bound says {bound:.0f} ({bound_ratio:.2f} times their"
-            f" geometric mean){near_by}; a quarter rotation of the slowest pair says"
+            " (work: at least half of the symbols right in the mean over models, whose"
+            f" interval may reach below); the bound says {bound:.0f} ({bound_ratio:.2f}"
+            f" times their geometric mean){near_by}; a quarter rotation of the slowest pair says"
             f" {quarter:.0f} ({quarter_ratio:.2f} times)"
         )
         sentences.append(sentence)
