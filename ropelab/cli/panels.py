@@ -81,7 +81,7 @@ class Command(TyperCommand):
         """Raise InputError for an option that is given twice. `order` has the parameters
         in the order in which they were typed.
         """
-        for parameter in set(order):
+        for parameter in dict.fromkeys(order):
             is_option = parameter.param_type_name == "option"
             if not is_option or parameter.multiple or parameter.count:
                 continue
