@@ -22,7 +22,7 @@ PICTURES = {
     "002": ("worked_example",),
     "003": ("sinusoid_code", "sinusoid_sum", "sinusoid_distance", "sinusoid_shift"),
 }
-CAPTIONS: dict[str, str] = FIGURES["captions"]
+CAPTIONS: dict[str, str] = FIGURES["claims"]["captions"]
 HEAD = """\
 The sentences of this text that can be decided, with what decides them: `ropelab claims --source
 {source}`, here from the committed results (`make docs` writes this page). `ropelab claims --id ID`

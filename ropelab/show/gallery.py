@@ -95,15 +95,14 @@ def _write_stem(path: str) -> str:
     return Path(path).stem.replace("_", " ")
 
 
-def _write_caption(path: str) -> str:
-    """Return what to see in a figure, and which claim it explains; empty if the figure
-    has no caption.
-    """
-    caption: str = FIGURES["captions"].get(Path(path).stem, "")
-    return caption
+def _write_caption(path: str, experiment: str) -> str:
+    """Return what to see in a figure of an experiment; empty if it has no caption."""
+    # Figures of two experiments may have one name.
+    captions: Mapping[str, str] = FIGURES.get(experiment, {}).get("captions", {})
+    return captions.get(Path(path).stem, "")
 
 
-FILTERS: dict[str, Callable[[Any], Any]] = {
+FILTERS: dict[str, Callable[..., Any]] = {
     "plain": escape,
     "code": write_code,
     "table": write_table,

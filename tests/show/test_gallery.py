@@ -127,9 +127,20 @@ def test_questions_are_asked_once_and_roundings_have_their_own() -> None:
 
 def test_a_figure_that_explains_a_claim_has_a_caption(tmp_path: Path) -> None:
     figure = "figures/rotation.png"
-    write_run(tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=[figure])
+    changes = {"experiment": "claims", "figures": [figure]}
+    write_run(tmp_path, "a-1", {"claims": claims()}, "ropelab claims", **changes)
     text = write_index(tmp_path).read_text()
     assert "*Claim thirty-degrees: a pair of features turns by 30 degrees" in text
+
+
+def test_a_figure_of_another_experiment_has_no_caption_of_a_claim(
+    tmp_path: Path,
+) -> None:
+    changes = {"experiment": "precision", "figures": ["figures/resolution.png"]}
+    write_run(tmp_path, "a-1", {"casts": claims()}, "ropelab precision", **changes)
+    text = write_index(tmp_path).read_text()
+    assert "figures/resolution.png" in text
+    assert "Claim" not in text
 
 
 def test_a_column_without_any_value_is_left_out(tmp_path: Path) -> None:

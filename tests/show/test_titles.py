@@ -350,14 +350,14 @@ def test_captions_are_of_figures_and_name_claims_and_their_numbers():
     from ropelab.models.lm.corpus import ALPHABET
     from ropelab.show.looks import FIGURES
 
-    captions = FIGURES["captions"]
+    words = FIGURES["claims"]
+    captions = words["captions"]
     assert set(captions) == set(draw("claims")) - {"ledger", "decay"}
     for caption in captions.values():
         id_ = re.match(r"Claim ([\w-]+): ", caption)
         assert id_ is not None
         assert find_claim(id_[1]).id == id_[1]
     # The numbers that no table has are those that the claims are computed with.
-    words = FIGURES["claims"]
     assert f"{periods.PERIOD:,.0f} tokens" in words["one_frequency"]
     for spacing, (width, length) in sinusoids.SPACINGS.items():
         assert f"{width} features" in words["codes"][spacing]
