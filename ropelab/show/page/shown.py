@@ -173,10 +173,12 @@ def _find_runs_at(
             say(f"left out: {folder}: {reason}")
             continue
         if restate is not None:
-            tables = run.stored_tables
-            run = replace(run, manifest=restate(manifest, tables))
-            # The copy need not read the same tables again.
-            vars(run)["stored_tables"] = tables
+            restated = replace(run, manifest=restate(manifest, run.stored_tables))
+            # Other sentences leave the tables and the verdicts as they are, so that
+            # neither is read or judged again.
+            kept = {"stored_tables": run.stored_tables, "verdicts": run.verdicts}
+            vars(restated).update(kept)
+            run = restated
         runs[folder.resolve()] = run
     return runs
 
