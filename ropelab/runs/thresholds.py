@@ -71,6 +71,10 @@ LOST_FAR = 0.15
 # The change of scores, in the same unit, from which on all small models lost something.
 NOTICED = 0.025
 
+# A predicted change of scores below this, in the same unit, counts as 0, since the
+# computation of the prediction is itself rounded.
+LEAST_SCORE_ERROR = 1e-4
+
 # Two casts give a token different probabilities if the logarithms of the probabilities
 # differ by more than this, in nats. It is a ratio of 1 %, which already matters for the
 # weights of reinforcement learning.

@@ -38,6 +38,7 @@ from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, label_method
 from ropelab.runs.sentences import write_count, write_with_interval
 from ropelab.runs.tables import Tables
+from ropelab.runs.thresholds import LEAST_SCORE_ERROR
 
 # The seed of the random vectors of a prediction.
 SEED = 0
@@ -69,9 +70,6 @@ BETTER = "gains"
 TEXT_METRIC = "nll_last_window"
 # The number of roundings that a sentence names, the costliest first.
 MOST_NAMED = 3
-# A predicted error of a score below this counts as 0, since the computation of the
-# prediction is itself rounded.
-LEAST_ERROR = 1e-4
 # Costs on fewer documents or contexts than this are said to be on "only" so many.
 FEW_TEXTS = 10
 
@@ -248,7 +246,7 @@ def _say_costs(rows: pd.DataFrame, metric: str, last_tokens: int) -> str:
         return sentence
     least_costly = costly_rows.sort_values("score_error").iloc[0]
     why = ""
-    if least_costly["score_error"] < LEAST_ERROR:
+    if least_costly["score_error"] < LEAST_SCORE_ERROR:
         why = ", which changes angles alike at every place,"
     return (
         f"{sentence}; the smallest error that costs has"
@@ -278,7 +276,7 @@ def _name_with_error(row: pd.Series) -> str:
 
 def _write_error(row: pd.Series) -> str:
     """Write the predicted error of a score with as many digits as are known."""
-    if row["score_error"] < LEAST_ERROR:
+    if row["score_error"] < LEAST_SCORE_ERROR:
         return "0"
     # The error of keys is a mean over random vectors, which is known to about 7 %.
     digits = 1 if row["rounds"] == "keys" else 2

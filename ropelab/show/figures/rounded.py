@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from ropelab.runs.labels import label_method
 from ropelab.runs.tables import select_longest_context
+from ropelab.runs.thresholds import LEAST_SCORE_ERROR
 from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, GREY, Look, pick_look, read_looks
 
@@ -21,9 +22,6 @@ WORDS = FIGURES["rounded"]["words"]
 LOOKS = read_looks({kind: FIGURES["rounded"][kind] for kind in ("rotation", "keys")})
 # The most letters of a line below the axis.
 LETTERS_OF_LINE = 72
-# A predicted error of a score below this counts as 0, since the computation of the
-# prediction is itself rounded.
-LEAST_ERROR = 1e-4
 # Costs up to this are drawn on a linear scale, and larger costs on a logarithmic scale.
 LINEAR_UP_TO = 1e-3
 # The verdict on a rounding whose cost is shown by comparisons.
@@ -186,7 +184,7 @@ def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None
 
     least_costly = costly["score_error"].min()
     largest_free = free["score_error"].max()
-    if free.empty or least_costly <= max(LEAST_ERROR, largest_free):
+    if free.empty or least_costly <= max(LEAST_SCORE_ERROR, largest_free):
         shapes.set_headline(figure, _write_title_of_costs(costly, len(shown), unit))
         return
 
@@ -230,5 +228,5 @@ def _name_rows(shown: pd.DataFrame) -> list[str]:
 
 
 def _write_error(error: float) -> str:
-    """Write a predicted error with two digits, or 0 if it is below LEAST_ERROR."""
-    return "0" if error < LEAST_ERROR else f"{error:.2g}"
+    """Write a predicted error with two digits, or 0 if it is below LEAST_SCORE_ERROR."""
+    return "0" if error < LEAST_SCORE_ERROR else f"{error:.2g}"
