@@ -212,9 +212,8 @@ def compare_with_clock(
         base: the base of RoPE.
         length: the number of positions that all periods together are to tell apart; 0 if
             the source does not say that they do.
-        whole_multiples: True if what the source compares with has periods that are whole
-            multiples of each other, as a clock has. A month of 365.2425 / 12 days has not.
-        in_whole: True if periods are to be whole multiples, as those of a clock are.
+        in_whole: True if periods are to be whole multiples of each other, as those of a
+            clock are. A month of 365.2425 / 12 days is no whole number of days.
     """
     if periods:
         compared = np.array(periods)
