@@ -19,7 +19,7 @@ from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, GREY, Look, pick_look, read_looks
 
 WORDS = FIGURES["rounded"]["words"]
-LOOKS = read_looks({kind: FIGURES["rounded"][kind] for kind in ("rotation", "keys")})
+LOOKS = read_looks(FIGURES["rounded"]["kinds"])
 # The most letters of a line below the axis.
 LETTERS_OF_LINE = 72
 # Costs up to this are drawn on a linear scale, and larger costs on a logarithmic scale.
