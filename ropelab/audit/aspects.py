@@ -69,7 +69,7 @@ def list_aspects(case: AuditCase) -> list[Aspect]:
 
 
 def list_other_aspects(case: AuditCase) -> list[Aspect]:
-    """Return the aspects that are no rotation of a layer type, indexer or keys."""
+    """Return the aspects that are not among those of `choose_rotations`."""
     return [describe_aspect(case, *each) for each in choose_others(case)]
 
 
@@ -110,7 +110,7 @@ def choose_rotations(case: AuditCase) -> Iterator[tuple[str, Describe]]:
 
 
 def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
-    """Yield the aspects of a file or its class that are no rotation of
+    """Yield the aspects of a file or its class that are not among those of
     `choose_rotations`, each with its description.
     """
     _, text = find_language_part(case.document.config)
@@ -140,10 +140,10 @@ def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
         value = text.get(key) or case.document.config.get(key)
         if value:
             yield key, partial(describe_unread, key=key, value=value)
-    has_axes = case.block.get("mrope_section") or text.get("rope_3d")
+    has_keys_of_axes = case.block.get("mrope_section") or text.get("rope_3d")
     types_with_axes = READ_BY_ASPECT["axes"]["types"]
-    has_axes = has_axes or case.document.config.get("model_type") in types_with_axes
-    if has_axes or case.spec.axes is not None:
+    has_axes = case.document.config.get("model_type") in types_with_axes
+    if has_keys_of_axes or has_axes or case.spec.axes is not None:
         name = "pairs per position axis, for images"
         yield name, partial(describe_axes, block=case.block)
 

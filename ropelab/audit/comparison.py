@@ -240,6 +240,11 @@ def describe_frequencies(first: RopeSpec, second: RopeSpec) -> tuple[str, str] |
     return None
 
 
+def list_readers(file_audit: FileAudit) -> set[str]:
+    """Return the names of the runtimes that read a file."""
+    return {each.runtime.name for each in file_audit.readings if each.layers}
+
+
 def list_changed_aspects(
     first_audit: FileAudit, second_audit: FileAudit
 ) -> Iterator[tuple[tuple[str, str, str], str]]:
@@ -252,7 +257,7 @@ def list_changed_aspects(
     after = {
         each.name: each.words_by_runtime for each in list_other_aspects(second_audit)
     }
-    readers = list_specs(first_audit).keys() & list_specs(second_audit).keys()
+    readers = list_readers(first_audit) & list_readers(second_audit)
     for name in dict.fromkeys((*before, *after)):
         words_before = before.get(name, {})
         words_after = after.get(name, {})
