@@ -119,8 +119,10 @@ def measure_encodings(
         censuses = take_census(
             encoded, formats, config.offset, config.length, advance_component
         )
-        censuses = _count_exact_collisions(config, encoded, formats, censuses)
-        resolution += _list_resolution(config, encoded, formats, censuses)
+        repetition = _find_repetition(encoded, config.offset, config.length)
+        if repetition is not None:
+            censuses = _count_exact_collisions(config, encoded, formats, censuses)
+        resolution += _list_resolution(config, encoded, formats, censuses, repetition)
         collisions += _list_collisions(config, component, formats, censuses)
 
     # Distance 0 is added to the powers of two, because the score of a key that equals its
@@ -168,13 +170,9 @@ def _count_exact_collisions(
     formats: Sequence[FloatFormat],
     censuses: list[Census],
 ) -> list[Census]:
-    """Return the censuses of a component, with collisions that hold in exact arithmetic
-    where neighbours are equal without any rounding.
+    """Return the censuses of a component whose encoding repeats, with collisions that
+    hold in exact arithmetic where neighbours are equal without any rounding.
     """
-    repetition = _find_repetition(encoded, config.offset, config.length)
-    if repetition is None:
-        return censuses
-
     period = encoding.find_whole_period(_find_only_frequency(encoded))
     assert period is not None, "an encoding that repeats has a period"
     first_equals = encoding.find_first_equals(
@@ -193,13 +191,16 @@ def _list_resolution(
     encoded: encoding.PositionEncoding,
     formats: Sequence[FloatFormat],
     censuses: Sequence[Census],
+    repetition: tuple[int, np.ndarray] | None,
 ) -> Iterator[dict[str, object]]:
-    """Yield the row of `resolution` of one component for each format."""
+    """Yield the row of `resolution` of one component for each format.
+
+    `repetition` is the result of `_find_repetition`.
+    """
     offset = config.offset
     length = config.length
     # The last position is left out, because its neighbour is not in the range.
     sampled = scores.sample_positions(offset, max(length - 1, 1), config.samples)
-    repetition = _find_repetition(encoded, offset, length)
 
     for fmt, census in zip(formats, censuses, strict=True):
         steps = encoding.measure_neighbour_steps(encoded, fmt, sampled)
