@@ -19,7 +19,8 @@ The module that BODY names has these functions:
     answer(tables)                  the verdict in a few sentences
     summary(tables)                 the short table for the terminal
     make_further_tables(tables)     more short tables, by name (optional)
-    explain_columns(tables)         what columns of the short table are, by name (optional)
+    explain_columns(tables)         what columns of the short table are, by the beginnings of
+                                    their names (optional)
     summarize_finished(finished)    the short table while cells are computed (optional)
     suggest_command(config, tables) the command to type next (optional)
     describe_pretrained(given)      names the models that come with ropelab and answer --quick
@@ -213,7 +214,7 @@ class Experiment:
         return make_tables(tables)
 
     def explain_columns(self, tables: "Tables") -> "Mapping[str, str]":
-        """Return what the columns of the short table are, by their names."""
+        """Return what columns of the short table are, by the beginnings of their names."""
         explain = getattr(self.body_module, "explain_columns", None)
         if explain is None:
             return {}

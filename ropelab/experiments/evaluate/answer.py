@@ -225,7 +225,7 @@ def _drop_repeated(table: pd.DataFrame) -> pd.DataFrame:
     unmodified = values[is_unmodified].reset_index(drop=True)
     unscaled = values[is_unscaled].reset_index(drop=True)
     if len(unscaled) and unmodified.equals(unscaled):
-        return table[table["method"] != "unscaled"].reset_index(drop=True)
+        return table[~is_unscaled].reset_index(drop=True)
     return table
 
 

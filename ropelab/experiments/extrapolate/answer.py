@@ -325,7 +325,7 @@ def explain_columns(tables: Tables) -> dict[str, str]:
         losses = tables["text_nll"]
         starts = losses.groupby("bucket_end_tokens")["bucket_start_tokens"].first()
         start_of = starts.to_dict()
-        for end in _choose_values(tables["text_nll"]["bucket_end_tokens"], 2):
+        for end in _choose_values(losses["bucket_end_tokens"], 2):
             explained[f"nll @{end}"] = (
                 f"loss of tokens {start_of[end]} to {end}, in nats per byte"
             )

@@ -308,7 +308,7 @@ def _describe_copying(tables: Tables) -> str:
             continue
         last_named = row["frequencies"]
         share = write_with_interval(row["value"], row["ci_low"], row["ci_high"], "%")
-        count = write_frequencies(row["frequencies"])
+        count = _write_frequencies(row["frequencies"])
         parts.append(f"{share} with {count} ({row['scheme']})")
     sentence = (
         f"Trained: from {distance} tokens back, inside the trained length, the best models"
@@ -317,10 +317,10 @@ def _describe_copying(tables: Tables) -> str:
     return f"{sentence} {_name_fully_rotated(tables)}".rstrip()
 
 
-def write_frequencies(count: int) -> str:
+def _write_frequencies(count: int) -> str:
     """Write a number of frequencies.
 
-    >>> write_frequencies(1), write_frequencies(8)
+    >>> _write_frequencies(1), _write_frequencies(8)
     ('one frequency', '8 frequencies')
     """
     return "one frequency" if count == 1 else f"{count} frequencies"
