@@ -334,6 +334,17 @@ def find_rotated_width(trace: Trace) -> int | None:
     return family.usual_width or None
 
 
+def find_cut_width(trace: Trace, head_dim: int) -> int | None:
+    """Return the rotated width of a head in a class that cuts it out by this width.
+
+    None: the class multiplies a share, and does not read the width again.
+    """
+    if not trace.family.cuts_by_width:
+        return None
+    width = find_rotated_width(trace)
+    return None if width is None else check_rotated_width(head_dim, width)
+
+
 def compute_rotated_width(head_dim: int, share: float) -> int:
     """Return int(head_dim * share), as every runtime writes it that reads a share.
 

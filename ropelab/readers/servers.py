@@ -400,9 +400,9 @@ class Sglang(Server):
         if settings.trace.family.sglang_share_keys:
             return find_width_by_keys(settings, head_dim)
         # gpt_j.py passes the width on.
-        width = reader.find_rotated_width(settings.trace)
-        if width is not None and settings.trace.family.cuts_by_width:
-            return reader.check_rotated_width(head_dim, width)
+        width = reader.find_cut_width(settings.trace, head_dim)
+        if width is not None:
+            return width
         is_proportional = settings.get("rope_type") == "proportional"
         if not settings.trace.family.reads_share_unscaled and not is_proportional:
             return reader.compute_rotated_width(head_dim, 1.0)

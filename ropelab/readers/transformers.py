@@ -239,10 +239,11 @@ class Transformers5(Transformers):
         refuse_incomplete_layers(trace)
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
+        width = reader.find_cut_width(settings.trace, head_dim)
+        if width is not None:
+            return width
+
         family = settings.trace.family
-        width = reader.find_rotated_width(settings.trace)
-        if width is not None and family.cuts_by_width:
-            return reader.check_rotated_width(head_dim, width)
         kind = settings.get("rope_type")
         is_unscaled = kind == "default"
         default_share = 1.0

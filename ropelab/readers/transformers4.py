@@ -142,9 +142,9 @@ class Transformers4(Transformers):
         if rotates_whole and settings.get("rope_type") != "default":
             return reader.compute_rotated_width(head_dim, 1.0)
 
-        width = reader.find_rotated_width(settings.trace)
-        if width is not None and settings.trace.family.cuts_by_width:
-            return reader.check_rotated_width(head_dim, width)
+        width = reader.find_cut_width(settings.trace, head_dim)
+        if width is not None:
+            return width
         return super().find_width(settings, head_dim)
 
     @scaling_types.scaling_type("transformers-4", "yarn")

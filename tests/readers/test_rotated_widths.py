@@ -73,6 +73,15 @@ def test_a_width_that_is_taken_as_it_is_loses_nothing(
     assert (spec.rotary_dim, spec.head_dim) == (width, head_dim)
 
 
+def test_a_width_beside_a_share_that_counts_is_ignored() -> None:
+    config = {**make_other(128, 64, "minimax_m2"), "partial_rotary_factor": 0.25}
+    reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+    assert reading.main_spec is not None
+    assert reading.main_spec.rotary_dim == 32
+    status_of = {use.path: use.status for use in reading.keys}
+    assert status_of["rotary_dim"] == "ignored"
+
+
 @pytest.mark.parametrize(
     ("runtime", "name"),
     [
