@@ -31,6 +31,8 @@ EFFECTS = (
     "softmax_factor",
     "claimed_tokens",
 )
+# The name of the difference that a runtime reads one of the files alone.
+OUTCOME = "file"
 # Keys that say which layers rotate, by which base, or what queries are multiplied by. They
 # say nothing about the angles of a layer, so that the tables of keys do not have them all.
 LAYER_KEYS = (
@@ -69,7 +71,9 @@ def compare(first_audit: FileAudit, second_audit: FileAudit) -> Rows:
 
     count_in_both = len(first_effects.keys() & second_effects.keys())
     for (what, first, second), names in group_pairs(changes).items():
-        are_all = len(names) > 1 and len(names) == count_in_both
+        # A runtime that reads one file alone is none of those that read both.
+        is_in_both = what != OUTCOME
+        are_all = is_in_both and len(names) > 1 and len(names) == count_in_both
         runtimes = "all" if are_all else ", ".join(names)
         row = {"what": what, "first": first, "second": second, "runtimes": runtimes}
         rows.append(row)
@@ -99,7 +103,7 @@ def list_changed_outcomes(
         first = reading.outcome
         second = after.get(reading.runtime.name, first)
         if first != second and "read" in (first, second):
-            yield ("file", first, second), reading.runtime.name
+            yield (OUTCOME, first, second), reading.runtime.name
 
 
 def list_changed_keys(
@@ -344,5 +348,5 @@ def list_other_parts(file_audit: FileAudit, difference: Rows) -> Sequence[str]:
             parts[what] = None
         elif f"{comma}{where}" != main_place:
             parts[where] = None
-    parts.pop("file", None)
+    parts.pop(OUTCOME, None)
     return list(parts or keys)
