@@ -13,6 +13,15 @@ from ropelab.runs.tables import Tables
 
 # The words for counts of verdicts.
 WORDS = read_table_beside(__file__, "verdicts")
+# The columns of the table of claims that an index shows, and their names there: a verdict
+# is read beside its statement.
+INDEX_COLUMNS = {
+    "id": "id",
+    "statement": "statement",
+    "verdict": "verdict",
+    "decided_by": "decided by",
+    "decided_at": "measured",
+}
 
 
 def answer(tables: Tables) -> str:
@@ -132,6 +141,14 @@ def summary(tables: Tables) -> pd.DataFrame:
 
     # A terminal cuts the last column at its edge.
     return claims[["id", "verdict"]].assign(measured=claims["decided_at"])
+
+
+def summarize_for_index(tables: Tables) -> pd.DataFrame:
+    """Return the short table, in which each of several claims has its statement."""
+    claims = tables["claims"]
+    if len(claims) < 2:
+        return summary(tables)
+    return claims[list(INDEX_COLUMNS)].rename(columns=INDEX_COLUMNS)
 
 
 def is_page(tables: Tables) -> bool:

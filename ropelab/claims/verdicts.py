@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ropelab.claims.answer import answer, summary
+from ropelab.claims.answer import answer, summarize_for_index, summary
 from ropelab.claims.committed import (
     AGREES,
     COMMITTED,
@@ -35,7 +35,7 @@ from ropelab.claims.record import Claim, Findings, Passage
 from ropelab.runs.cell import Cell, Computation, Resources, Stored, Values
 
 # The functions that `ropelab.experiments` calls.
-__all__ = ["answer", "cells", "summary", "tables"]
+__all__ = ["answer", "cells", "summarize_for_index", "summary", "tables"]
 
 # The years of some sources are unknown. In a column of this type unknown years are
 # missing, and all other years stay whole numbers.

@@ -18,6 +18,7 @@ The module that BODY names has these functions:
     times(config, values)           measured times for the manifest (optional)
     answer(tables)                  the verdict in a few sentences
     summary(tables)                 the short table for the terminal
+    summarize_for_index(tables)     the short table for an index of runs (optional)
     make_further_tables(tables)     more short tables, by name (optional)
     explain_columns(tables)         what columns of the short table are, by the beginnings of
                                     their names (optional)
@@ -192,6 +193,13 @@ class Experiment:
 
     def summary(self, tables: "Tables") -> "pd.DataFrame":
         return self.body_module.summary(tables)
+
+    def summarize_for_index(self, tables: "Tables") -> "pd.DataFrame":
+        """Return the short table for an index, which need not fit into a terminal."""
+        summarize = getattr(self.body_module, "summarize_for_index", None)
+        if summarize is None:
+            return self.summary(tables)
+        return summarize(tables)
 
     def summarize_finished(
         self, finished: "Iterable[tuple[Cell, Tables]]"

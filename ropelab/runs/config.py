@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -50,6 +50,9 @@ from ropelab.runs.spelling import (
     read_plain_number,
     write_command,
 )
+
+if TYPE_CHECKING:
+    from ropelab.runs.tables import Tables
 
 # The most bytes of a config file. A pasted table of factors is far smaller.
 LARGEST_FILE = 2**20
@@ -232,6 +235,13 @@ class Config(BaseModel):
     def adapt_question(self, question: str) -> str:
         """Return the experiment's question as this config asks it."""
         return question
+
+    def ask_again(self, question: str, tables: "Tables") -> str:
+        """Return the question of a stored run with these tables.
+
+        What a field names, such as a folder with a model, is not read.
+        """
+        return self.adapt_question(question)
 
     @property
     def scope(self) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ropelab.models.released.facts import ModelFacts
     from ropelab.models.released.model import ModelRef
     from ropelab.models.tasks.tokens import TokenText
+    from ropelab.runs.tables import Tables
 
 # The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.evaluate.results"
@@ -178,10 +179,13 @@ class EvaluateConfig(Config):
 
     def adapt_question(self, question: str) -> str:
         """Return the question with the lengths of the model and of this config."""
-        return self.ask_about(self.train_len)
+        return self._ask_about(self.train_len)
 
-    def ask_about(self, train_len: int) -> str:
-        """Return the question about a model that was trained at this length."""
+    def ask_again(self, question: str, tables: "Tables") -> str:
+        """Return the question with the model's length from a table of the run."""
+        return self._ask_about(int(tables["model"]["train_len_tokens"].iloc[0]))
+
+    def _ask_about(self, train_len: int) -> str:
         has_roundings = bool(self.casts or self.cache)
         return config.ask_what_happens(train_len, self.context, has_roundings)
 
