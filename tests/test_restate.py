@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from ropelab import experiments
 from ropelab.restate import restate
 from ropelab.runs import store
 from ropelab.show.page.shown import find_runs
 
 REFERENCE = Path(__file__).parents[1] / "results" / "reference"
+FOLDERS = [path.parent for path in sorted(REFERENCE.glob("*/*/manifest.json"))]
 
 
 def restate_run(name):
@@ -41,6 +43,16 @@ def test_a_verdict_stands_beside_its_statement():
     row = told["summary"][0]
     assert list(row) == ["id", "statement", "verdict", "decided by", "measured"]
     assert row["statement"].startswith("Attention without positions cannot see order")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FOLDERS, ids=lambda path: path.name)
+def test_no_committed_run_keeps_its_words_unnoticed(path: Path) -> None:
+    """`restate` swallows errors of tables of earlier versions, and no other errors."""
+    manifest = store.RUN.description(path)
+    assert manifest is not None
+    if manifest["version"] == experiments.load(manifest["experiment"]).version:
+        assert restate(manifest, store.RUN.tables(path, manifest)) is not manifest
 
 
 @pytest.mark.parametrize("changes", [{"experiment": "toy"}, {"version": 10**6}])
