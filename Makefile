@@ -44,7 +44,7 @@ suite-all: $(READY)    ## the tests of `make test-all` alone, without Ray's
 
 # A cluster of Ray waits for its own processes most of the time, so it has no core of its own.
 suite-ray: $(READY)    ## the tests that start Ray
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m ray
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m ray tests/runs
 
 stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
 	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress

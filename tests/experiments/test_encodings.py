@@ -487,7 +487,7 @@ def test_comparisons_of_copying_by_models_that_did_not_learn_say_so(
     ("encodings", "comparisons"),
     [
         ("learned", "There is nothing to compare."),
-        ("tupe,learned_distance", "comparisons between rows"),
+        ("tupe,learned_distance", "comparisons are significant"),
     ],
 )
 def test_where_all_encodings_end_with_their_tables_the_answer_says_so(

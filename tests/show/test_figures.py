@@ -122,10 +122,12 @@ def check_title(figure: Figure) -> None:
     assert drawn_lines or ax.collections or ax.images or ax.patches
 
 
-def draw_reference(folder: Path, style: str) -> list[Figure]:
-    """Draw the figures of a committed run, also of one of an earlier version."""
+def draw_reference(folder: Path, style: str, earlier: bool = True) -> list[Figure]:
+    """Draw the figures of a committed run; one of an earlier version only if asked to."""
     manifest = json.loads((folder / "manifest.json").read_text())
     experiment = experiments.load(manifest["experiment"])
+    if not earlier and manifest["version"] != experiment.version:
+        pytest.skip(f"the reference of {experiment.name} is of an earlier version")
     tables = RUN.tables(folder, manifest)
     figures = drawn.draw_figures(experiment.draw, tables, style)
     return list(figures.values())
@@ -139,7 +141,7 @@ PICTURED = find_pictured()
     "folder", sorted({*FOLDERS} - {*PICTURED}), ids=lambda folder: folder.name
 )
 def test_titles_stay_inside_and_no_figure_is_empty(folder):
-    for figure in draw_reference(folder, "screen"):
+    for figure in draw_reference(folder, "screen", earlier=False):
         figure.draw_without_rendering()
         check_title(figure)
 
