@@ -20,7 +20,7 @@ def read_reference(plan: str) -> tuple[str, dict[str, pd.DataFrame]]:
     """The experiment of a committed run and its tables."""
     folder = min(
         path
-        for path in REFERENCE.glob(f"*/{plan}-*")
+        for path in REFERENCE.glob(f"[!.]*/{plan}-*")
         if path.name.rpartition("-")[0] == plan
     )
     manifest = json.loads((folder / "manifest.json").read_text())
