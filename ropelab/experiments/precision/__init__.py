@@ -38,7 +38,7 @@ CANNOT_SHOW = (
     "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And"
     " what a fused kernel does, which rounds less often than the stages modelled here."
 )
-VERSION = 10
+VERSION = 11
 # The module with the functions of the experiment, imported when one of them is called.
 BODY = "ropelab.experiments.precision.results"
 
