@@ -38,7 +38,7 @@ FEW = [name for name in RUNS if ASKED.search(name)]
 EXACT = [
     r"\w+\([^()]*=[^()]*\)",
     r"×[0-9.]+",
-    r"\(score errors? [^)]*\)",
+    r"\(score spread [^)]*\)",
     r"[0-9.]+ times",
     r"rate of [0-9]+%",
     r"Arithmetic: .*",

@@ -594,7 +594,7 @@ def told(verdict: str, task: str = "copy") -> pd.DataFrame:
 @pytest.mark.parametrize(("verdict", "is_best"), [("yarn ×4", True), ("~", False)])
 def test_the_answer_follows_from_the_tables(verdict, is_best):
     said = results.answer({"copy_accuracy": copied(0.99), "comparisons": told(verdict)})
-    assert "From 4096 tokens back" in said
+    assert "At 4096 tokens back" in said
     assert mentions(said, "yarn ×4", "best", "0.950 [0.945, 0.955]") is is_best
     assert mentions(said, "no method", "better") is not is_best
     assert "unscaled 0.020 [0.015, 0.025]" in said

@@ -293,5 +293,5 @@ def explain_columns(tables: Tables) -> dict[str, str]:
             f"loss of the same last tokens of a text, in nats per byte, read at the end of"
             f" {trained_len} tokens; text 4x: of four times as many"
         ),
-        "copy": "share of symbols copied from half of the context back",
+        "copy": "share of symbols copied at half of the context back",
     }

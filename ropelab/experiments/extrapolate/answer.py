@@ -121,7 +121,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
         distance = min(2 * trained_len, int(longest["distance_tokens"].max()))
         longest = longest[longest["distance_tokens"] == distance]
         times = f"{distance / trained_len:g} times the trained length"
-        where = f"from {distance} tokens back, {times}, in {context} tokens"
+        where = f"at {distance} tokens back, {times}, in {context} tokens"
 
     # Methods whose parameters were searched on this model are not ranked with methods that
     # have published parameters. The best of them is named at the end.
@@ -335,5 +335,5 @@ def explain_columns(tables: Tables) -> dict[str, str]:
         if task in task_tables.TASKS_WITH_KEYS:
             explained[f"{task} @{context}"] = f"share found in {context} tokens"
         else:
-            explained[f"{task} @N"] = f"share found from N tokens back in {context}"
+            explained[f"{task} @N"] = f"share found at N tokens back in {context}"
     return explained

@@ -311,7 +311,7 @@ def _describe_copying(tables: Tables) -> str:
         count = _write_frequencies(row["frequencies"])
         parts.append(f"{share} with {count} ({row['scheme']})")
     sentence = (
-        f"Trained: from {distance} tokens back, inside the trained length, the best models"
+        f"Trained: at {distance} tokens back, inside the trained length, the best models"
         f" copy {join_names(parts)}."
     )
     return f"{sentence} {_name_fully_rotated(tables)}".rstrip()
@@ -419,9 +419,9 @@ def explain_columns(tables: Tables) -> dict[str, str]:
     longest = int(learned["context_tokens"].max())
     return {
         "removed": "the third of the frequencies that was taken away after training",
-        "copy near": f"share of symbols copied from {trained // 8} tokens back",
-        "copy far": f"from {trained // 2} tokens back, both in {trained} tokens",
-        f"copy in {longest}": f"from {longest // 2} tokens back",
+        "copy near": f"share of symbols copied at {trained // 8} tokens back",
+        "copy far": f"at {trained // 2} tokens back, both in {trained} tokens",
+        f"copy in {longest}": f"at {longest // 2} tokens back",
         "most_recent": f"share of keys whose nearer value, {trained // 8} back, is told",
         "text": "loss of the last tokens of a text, in nats per byte",
     }

@@ -249,7 +249,7 @@ def _say_costs(rows: pd.DataFrame, metric: str, last_tokens: int) -> str:
     if least_costly["score_error"] < LEAST_SCORE_ERROR:
         why = ", which changes angles alike at every place,"
     return (
-        f"{sentence}; the smallest error that costs has"
+        f"{sentence}; the smallest score spread that costs has"
         f" {_name_with_error(least_costly)}{why} and"
         f" {_describe_largest_free(rows[~is_worse], measured_on)}"
     )
@@ -265,13 +265,13 @@ def _describe_largest_free(free_rows: pd.DataFrame, measured_on: str) -> str:
     count = int(row["n"])
     few = "only " if count < FEW_TEXTS else ""
     return (
-        f"the largest error without a shown cost has {_name_with_error(row)}, {cost} on"
-        f" {few}{write_count(count, measured_on)}"
+        f"the largest score spread without a shown cost has {_name_with_error(row)},"
+        f" {cost} on {few}{write_count(count, measured_on)}"
     )
 
 
 def _name_with_error(row: pd.Series) -> str:
-    return f"{row['rounding']} (score error {_write_error(row)})"
+    return f"{row['rounding']} (score spread {_write_error(row)})"
 
 
 def _write_error(row: pd.Series) -> str:
@@ -289,7 +289,7 @@ def _list_costs(costly_rows: pd.DataFrame) -> str:
     parts = []
     for _, row in worst_first.head(MOST_NAMED).iterrows():
         cost = write_with_interval(row["cost"], row["ci_low"], row["ci_high"])
-        error = f"(score error {_write_error(row)})"
+        error = f"(score spread {_write_error(row)})"
         parts.append(f"{row['rounding']} {cost} {error}")
     unnamed_count = len(costly_rows) - len(parts)
     if unnamed_count:
