@@ -239,12 +239,14 @@ def test_an_answer_names_what_costs_and_from_which_error():
     (said,) = describe_casts(pd.DataFrame(rows, columns=COLUMNS), 2048)
     assert mentions(said, "2048 tokens", "5 of 6 roundings cost", "last 512 tokens")
     # A range of errors would say that a cost begins above it, which need not be so.
-    assert "smallest error that costs has fp8_e4m3 (score error 0.03)" in said
-    free = "largest error without a shown cost has table=bfloat16 (score error 0.002)"
-    assert f"{free}, 0.000 [0.000, 0.000] on only 4 documents" in said
+    assert "smallest score spread that costs has fp8_e4m3 (score spread 0.03)" in said
+    free = "largest score spread without a shown cost has table=bfloat16"
+    assert (
+        f"{free} (score spread 0.002), 0.000 [0.000, 0.000] on only 4 documents" in said
+    )
     assert mentions(said, "position=bfloat16 0.41 [0.37, 0.45]", "2 more cost less")
     assert mentions(said, "q4_0 0.030 [0.027, 0.033]", "int4 0.020 [0.018, 0.022]")
-    errors = "error 0.29)", "error 0.1)", "error 0.09)"
+    errors = "spread 0.29)", "spread 0.1)", "spread 0.09)"
     assert mentions(said, *errors)
 
 
@@ -277,7 +279,7 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
         ((), "At 2048 tokens no rounding has a cost that can be distinguished"),
         (
             (0.3,),
-            "At 2048 tokens no cost is shown up to a score error of 0.1;\n"
+            "At 2048 tokens no cost is shown up to a score spread of 0.1;\n"
             "every rounding from 0.3 on costs",
         ),
         ((0.0, 0.3), "1 of 3 roundings costs up to 0.2 nats per byte, 1 up to 0.01"),
@@ -287,7 +289,7 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
         ),
         (
             (0.1, 0.3),
-            "At 2048 tokens no cost is shown up to a score error of 0;\n"
+            "At 2048 tokens no cost is shown up to a score spread of 0;\n"
             "every rounding from 0.1 on costs",
         ),
     ],
@@ -403,4 +405,4 @@ def test_a_cost_at_an_error_of_zero_has_its_reason():
     (folder,) = REFERENCE.glob("evaluate/smollm2-casts-????????")
     casts = pd.read_csv(folder / "tables" / "casts.csv")
     said, *_ = describe_casts(casts, 8192)
-    assert "inv_freq=bfloat16 (score error 0), which changes angles alike" in said
+    assert "inv_freq=bfloat16 (score spread 0), which changes angles alike" in said

@@ -272,7 +272,7 @@ def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(
     trained = body.answer({**found, "learned": made}).split("Trained: ")[1]
     trained = trained.split("Arithmetic: ")[0]
     # From half of the trained length back, or the distance below it that was measured.
-    assert "from 8 tokens back" in trained
+    assert "at 8 tokens back" in trained
     assert "100% [99%, 101%] with 4 frequencies (spaced(n=4, uniform=true))" in trained
     assert "unscaled" not in trained
 
@@ -365,8 +365,8 @@ def test_figures_name_every_scheme_but_those_without_a_band(
     [
         (
             (0.95, 0.9),
-            "From 48 back 4 frequencies of RoPE recall 90%, a single one 5%;\n"
-            "from 8 back 95% and 10% (*)",
+            "At 48 back 4 frequencies of RoPE recall 90%, a single one 5%;\n"
+            "at 8 back 95% and 10% (*)",
         ),
         ((0.1, 0.1), "by the number of frequencies"),
     ],
@@ -400,7 +400,7 @@ def test_schemes_with_pairs_at_rest_stand_above_those_that_rotate_all(
     ("slow", "said"),
     [
         ((0.9, 0.1), "the slow third costs most"),
-        ((0.9, 0.9), "Without the fast third recall from 8 back falls from 95% to 10%"),
+        ((0.9, 0.9), "Without the fast third recall at 8 back falls from 95% to 10%"),
     ],
 )
 def test_the_title_of_the_bands_names_what_is_missed(

@@ -157,6 +157,11 @@ def test_bands_are_named_in_the_same_words(methods):
     assert "guessing: 1.6%" in names
     assert "sliding_window of 2k" in names
     title = find_title(methods["copy_by_distance"])
+    # One distance is meant, and where its questions stand says what a window holds.
+    assert title.startswith("At 4k back in 8k tokens")
+    assert (
+        "asked for at the end, where sliding_window is nearly full" in ax.get_xlabel()
+    )
     assert "best up to 1k back: sliding_window of 2k, 99%" in title
     assert "bands: 95 %, 5 models" in methods["loss_by_position"].axes[0].get_xlabel()
     assert "bars: 95 %, 5 models" in methods["loss_by_kind"].axes[0].get_xlabel()
@@ -180,8 +185,10 @@ def precision():
 def test_spreads_at_which_no_model_was_tried_are_neither_safe_nor_unsafe(precision):
     (ax,) = precision["score_spread"].axes
     assert "between: no small model was tried" in list_names(precision["score_spread"])
-    # What the picture is about, and what has no line.
+    # What the picture is about, what a point and a line are, and what has no line.
     label = ax.get_xlabel()
+    assert "a point: mean from there to the next" in label
+    assert "lines: what is rounded to bfloat16" in label
     assert "base 1e6, 64 rotated features of a head, positions 0 to 131,071" in label
     assert "inverse frequency has no line" in label
     assert "in float16 positions and angles overflow from 65,520 on" in label
@@ -210,6 +217,16 @@ def test_a_shift_is_drawn_with_the_level_that_hurts(precision):
     assert ax.get_ylim()[0] > 1e-9
 
 
+def test_a_cost_of_casts_says_where_it_holds_and_what_spreads_do_not_predict():
+    figure = draw("extrapolate-casts")["cost_of_casts"]
+    assert "up to a score spread of 0.0052" in find_title(figure)
+    (ax,) = figure.axes
+    assert "score spread" in ax.get_ylabel()
+    label = " ".join(ax.get_xlabel().split())
+    assert "at 2048 tokens; spreads of positions and angles grow" in label
+    assert "inv_freq: another rotation, whose cost its score spread does not" in label
+
+
 @pytest.mark.parametrize("plan", ["spectrum", "spectrum-controls"])
 def test_the_two_rows_that_a_title_compares_are_marked(plan):
     figures = draw(plan)
@@ -223,8 +240,11 @@ def test_the_two_rows_that_a_title_compares_are_marked(plan):
     assert "bars: 95 %, 5 models" in figure.axes[0].get_xlabel()
     assert "* compared in the title" in figure.axes[0].get_xlabel()
     # The order is not the same at every distance, and the title hides none of them.
+    overlap = "at 96 back 53% and 49%, bars overlap"
+    assert (overlap in title) == (plan == "spectrum-controls")
+    assert "2π to 1,000,000 tokens" in figure.axes[0].get_xlabel()
     for distance in (16, 64, 96):
-        assert f"rom {distance} back " in title
+        assert re.search(rf"\b[Aa]t {distance} back ", title)
 
 
 @pytest.mark.parametrize("plan", ["spectrum", "spectrum-controls"])
@@ -257,6 +277,7 @@ def test_a_printed_base_has_a_source_and_a_criterion(bases):
         "printed by Men et al. fail inside their context"
     )
     assert "fails if its sum of cosines turns negative" in ax.get_xlabel()
+    assert "for bases that fail in its last 5%\nor lie within 5%" in ax.get_xlabel()
     # Where those bases fail that hardly fail, and why a line is flat at its end.
     names = list_names(bases["bound"])
     shares = [name for name in names if name.endswith("%")]
@@ -300,7 +321,9 @@ def test_a_prediction_that_fails_near_by_is_not_praised_for_the_far():
     title = find_title(figures["retrieval_and_text"])
     assert title.endswith("neither where recall ends\nnor that it fails near by")
     assert "trained at 256" in recall.get_xlabel()
-    assert "base 10000: no failure predicted" in recall.get_xlabel()
+    assert "base 10000: the sum does not turn negative" in recall.get_xlabel()
+    marks = [text.get_text() for text in recall.texts]
+    assert marks == [f"sum turns\nnegative:\nbase {base}" for base in (30, 300)]
     assert "at 256: tokens 128 to 256" in text.get_xlabel()
     assert "(base 30 begins better)" in text.get_title()
 
@@ -334,10 +357,12 @@ def test_figures_of_claims_have_a_minus_sign_and_count_what_is_marked():
     wrong = [text for text in list_names(example) if "must be" in text]
     assert find_title(example).startswith(f"{len(wrong)} of 20 cells")
     names = list_names(figures["sinusoid_shift"])
-    assert {"+ωδ", "−ωδ"} <= set(names)
+    assert {"phase\n+ωδ", "phase\n−ωδ"} <= set(names)
     words = figures["rotation"].get_supxlabel()
     assert words == "30° per token; the unrotated query and key are 37° apart"
-    assert any("is 0.99995000\nmust be 1.0000" in text for text in wrong)
+    assert any("exact 0.9999500004\nmust be 1.0000" in text for text in wrong)
+    assert "each position has a vector of its own" in example.axes[0].get_xlabel()
+    assert "one slow frequency" in find_title(figures["resolution"])
     assert "positions 0 to 131,071" in figures["resolution"].axes[0].get_xlabel()
     titles = [ax.get_title() for ax in figures["sinusoid_sum"].axes]
     assert "slowest wave: 512 tokens" in titles[0]
@@ -348,6 +373,7 @@ def test_captions_are_of_figures_and_name_claims_and_their_numbers():
     from ropelab.claims import periods, sinusoids
     from ropelab.claims.ledger import find_claim
     from ropelab.models.lm.corpus import ALPHABET
+    from ropelab.models.tasks import geometry
     from ropelab.show.looks import FIGURES
 
     words = FIGURES["claims"]
@@ -366,3 +392,5 @@ def test_captions_are_of_figures_and_name_claims_and_their_numbers():
         else:
             assert f"base {sinusoids.BASE:g}" in words["codes"][spacing]
     assert set(FIGURES["extrapolate"]["symbols"].values()) == {len(ALPHABET)}
+    question = FIGURES["extrapolate"]["question"]
+    assert question["most_symbols"] == geometry.LONGEST_STRETCH

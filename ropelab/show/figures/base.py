@@ -92,10 +92,12 @@ def _draw_bound(tables: Tables) -> Figure:
 
     shapes.set_token_axis(ax)
     ax.set(yscale="log", title=title)
+    beyond, above = f"{1 - NEAR_END:.0%}", f"{NEAR_SMALLEST - 1:.0%}"
     ax.set_xlabel(
         "context length (tokens)\n"
         "a base fails if its sum of cosines turns negative inside the context;\n"
-        "percentages, for bases near the edge: where in the context they fail"
+        f"percentages: where in the context, for bases that fail in its last {beyond}\n"
+        f"or lie within {above} of the smallest base that holds"
     )
     ax.set_ylabel(_label_bases(bound))
     shapes.set_base_axis(ax.yaxis, ax.get_ylim())

@@ -40,8 +40,10 @@ def _draw_panels(tables: Tables, names: Sequence[str]) -> Figure:
     """Draw a panel for each named table."""
     width = 6.5
     if len(names) > 1:
-        width = 4.5 * len(names)
+        width = 4.8 * len(names)
     figure, panels = shapes.make_panels(1, len(names), (width, 4.5))
+    # The labels of the right panel keep away from the left panel.
+    shapes.set_panel_distance(figure, 0.08)
     predictions = tables["predictions"]
     for ax, name in zip(panels[0], names, strict=True):
         if name == TEXT:
@@ -138,10 +140,10 @@ def _draw_task_panel(
     lines = [f"how far back (tokens; trained at {trained})", bands]
     unmarked = _list_unmarked(predictions)
     if unmarked:
-        lines.append(f"base {join_names(unmarked)}: no failure predicted")
+        lines.append(f"base {join_names(unmarked)}: the sum does not turn negative")
     ax.set(xlabel="\n".join(lines), ylabel="recall (share found)")
     # The words of the vertical lines are above the data, between 1 and the upper limit.
-    ax.set_ylim(-0.03, 1.22)
+    ax.set_ylim(-0.03, 1.34)
     ax.set_yticks(np.linspace(0, 1, 6))
 
 
@@ -161,7 +163,7 @@ def _mark_predicted(ax: Axes, predictions: pd.DataFrame, base: Any, look: Look) 
     rows = predictions[predictions["base"] == base]
     for position in rows["first_failing_position_tokens"].dropna().unique():
         ax.axvline(position, color=look.color, linestyle=shapes.DASHED, linewidth=1.2)
-        words = f"predicted:\nbase {base:g}"
+        words = f"sum turns\nnegative:\nbase {base:g}"
         style = {"xycoords": shapes.DATA_AND_HEIGHT, "va": "top", "color": look.color}
         upper_end = (position, 1)
         shapes.write_note(ax, words, upper_end, offset=(3, -2), **style)

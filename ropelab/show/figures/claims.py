@@ -264,7 +264,7 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     words = {"one": "one frequency", "many": f"{pairs['many']} frequencies"}
     labels = [f"{words[scheme]}\n{component}" for scheme, component in CODES]
     ax.set_xticks(range(len(CODES)), labels)
-    ax.set(ylabel="neighbouring positions stored alike", ylim=(0, 1.12))
+    ax.set(ylabel="neighbours stored as the same number", ylim=(0, 1.12))
     last = int(table["neighbours"].iloc[0])
     ax.set_xlabel(
         f"positions 0 to {last:,}; {WORDS['one_frequency']}\n"
@@ -277,9 +277,9 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     share_with_one = _write_percent(shares["one", "cos and sin", "bfloat16"])
     share_with_many = _write_percent(shares["many", "cos and sin", "bfloat16"])
     ax.set_title(
-        "Cos and sin of one frequency in bfloat16 are alike for"
-        f" {share_with_one}\nof neighbours, those of {pairs['many']} frequencies for"
-        f" {share_with_many}"
+        "In bfloat16 cos and sin of one slow frequency are stored as the same"
+        f" numbers\nfor {share_with_one} of neighbours, those of {pairs['many']}"
+        f" frequencies for {share_with_many}"
     )
     ax.legend(loc="center right")
     return figure
@@ -338,7 +338,7 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     # The exact value shows why the last digit must be another.
     corrections = (
         ("printed " + texts)
-        + ("\nis " + shapes.format_shares(exact, ".8f"))
+        + ("\nexact " + shapes.format_shares(exact, ".10f"))
         + ("\nmust be " + shapes.format_shares(exact, ".4f"))
     )
     texts = texts.where(is_right, corrections)
@@ -353,7 +353,10 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     verb = "is" if wrong_count == 1 else "are"
     count = f"{wrong_count} of {is_right.size}"
     ax.set_title(f"{count} cells of a printed example {verb} rounded wrongly")
-    ax.set_xlabel("cells: a vector of four features after its rotation, to four digits")
+    ax.set_xlabel(
+        "each position has a vector of its own; cells: its features after the rotation,"
+        "\nto four digits"
+    )
     return figure
 
 
@@ -425,12 +428,12 @@ def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
         ax.text(text_x, text_y, row.vector, ha=side, va="center", color=look.color)
 
     first, later, rotated = vectors[["x", "y"]].to_numpy()
-    _draw_arc(ax, first, later, "+ωδ", BLUE)
+    _draw_arc(ax, first, later, "phase\n+ωδ", BLUE)
     if np.abs(later - rotated).max() < SUM_TOLERANCE:
         title = "A standard rotation takes the code where it belongs"
     else:
         title = "The usual rotation matrix moves (sin, cos) back by δ, not forward"
-        _draw_arc(ax, first, rotated, "−ωδ", AMBER)
+        _draw_arc(ax, first, rotated, "phase\n−ωδ", AMBER)
     ax.set_title(title)
     return figure
 
@@ -521,6 +524,9 @@ def draw_sinusoid_distance(curves: pd.DataFrame) -> Figure:
     harmonic_comes_back = largest_at_distance["harmonic"] > 0.9
     exponential_stays_low = largest_at_distance["exponential"] < 0.9
     if harmonic_comes_back and exponential_stays_low:
-        title = "Similarity falls with the distance; with even spacing it comes back"
+        title = (
+            "Similarity falls with the distance on the whole;\n"
+            "with even spacing it comes back"
+        )
     ax.set_title(title)
     return figure

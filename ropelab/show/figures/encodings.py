@@ -521,7 +521,7 @@ def _write_title_of_copies(
     Encodings are compared by what they copy from half of a context back.
     """
     rows = _select_longest(comparisons, COPY)
-    where = f"from {longest // 2} back in {longest} tokens"
+    where = f"at {longest // 2} back in {longest} tokens"
     if rows.empty:
         return f"Which encodings copy {where}?"
     labels = cost.set_index("encoding")["label"]

@@ -67,10 +67,10 @@ def write_retrieval_title(
     # A single method needs no comparison to be named.
     if lead is None or (len(means) > 1 and not lead.is_shown):
         reason = f"no test tells them apart; {ARMS[arm]}"
-        return f"From {where} no method is shown to be better\n({reason})"
+        return f"At {where} no method is shown to be better\n({reason})"
 
     _, finds = find_words(task)
-    title = f"From {where} {lead.first} {finds} best: {lead.value:.0%}"
+    title = f"At {where} {lead.first} {finds} best: {lead.value:.0%}"
     if "unscaled" in means.drop(lead.first):
         title += f", unscaled {means['unscaled']:.0%}"
     details = ARMS[arm]
@@ -165,12 +165,15 @@ def draw_by_distance(
     if symbols and AS_SHIPPED not in methods:
         guessing = 1 / symbols
 
+    lines_below = [f"how far back the {found} stood (tokens; 1k: 1024)", bands]
+    if WINDOW in methods and _are_asked_at_end(distances, trained):
+        lines_below.append("asked for at the end, where sliding_window is nearly full")
     lines = Lines(
         methods,
         x="distance_tokens",
         y="accuracy",
         bounds=("low", "high"),
-        xlabel=f"how far back the {found} stood (tokens; 1k: 1024)\n{bands}",
+        xlabel="\n".join(lines_below),
         ylabel="recall (share found rightly)",
         title=title,
         trained=trained,
@@ -181,6 +184,17 @@ def draw_by_distance(
         names={WINDOW: write_window(trained)},
     )
     return draw_lines(lines)
+
+
+def _are_asked_at_end(distances: Sequence[int], trained: int) -> bool:
+    """Return True if all questions of a context stand so near its end that the sliding
+    window holds three quarters of the trained length or more there.
+
+    A window begins half of the trained length after the one before, so it may be half
+    full elsewhere. Questions stand side by side if the nearest source is before them.
+    """
+    tokens = len(distances) * WORDS["question"]["most_symbols"]
+    return bool(tokens <= min(distances[0], trained // 4))
 
 
 def draw_heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:

@@ -155,13 +155,17 @@ def _draw_spread_by_distance(tables: Tables) -> Figure:
     rows = table[table["score_spread"] > LEAST_SPREAD]
     names = rows["name"]
     is_by_stage = (rows["kind"] == "stage").any()
-    lines_below = ["distance of query and key (tokens)", _describe_rope(tables)]
+    lines_below = [
+        "distance of query and key (tokens; a point: mean from there to the next)",
+        _describe_rope(tables),
+    ]
     if is_by_stage:
         chosen_format = _choose_format(rows)
         rows = rows[rows["format"] == chosen_format]
         names = rows["stage"].map(ROUNDED)
         largest_spreads = rows.groupby("stage")["score_spread"].max()
         title = _write_title_of_stages(largest_spreads, chosen_format)
+        lines_below.append(f"lines: what is rounded to {chosen_format}")
         lines_below += _describe_missing_lines(tables, chosen_format)
     else:
         title = _write_title_of_casts(table.groupby("name")["score_spread"].max())

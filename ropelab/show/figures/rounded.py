@@ -19,6 +19,7 @@ from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, GREY, Look, pick_look, read_looks
 
 WORDS = FIGURES["rounded"]["words"]
+SPREAD_OF_KEYS = FIGURES["rounded"]["spread_of_keys"]
 LOOKS = read_looks(FIGURES["rounded"]["kinds"])
 # The most letters of a line below the axis.
 LETTERS_OF_LINE = 72
@@ -121,7 +122,7 @@ def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
     is_predicted = rows["score_error"].notna()
     shown = rows[is_predicted].sort_values("score_error", kind="stable")
     shown = shown.assign(row=range(len(shown)))
-    figure, ax = shapes.make_axes((8.5, 2.2 + 0.26 * len(shown)))
+    figure, ax = shapes.make_axes((8.5, 2.8 + 0.26 * len(shown)))
     for kind, rows_of_kind in shapes.split_by(shown, "rounds"):
         look, name_of_kind = LOOKS[kind]
         is_costly = rows_of_kind["verdict"] == COSTS
@@ -135,11 +136,18 @@ def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
     high = max(3 * shown["ci_high"].max(), LINEAR_UP_TO)
     bars = shapes.write_intervals(int(shown["seeds"].max()))
     scale = f"scale linear from −{LINEAR_UP_TO:g} to {LINEAR_UP_TO:g}"
-    lines = [label, f"{bars}; {scale}", *_explain_names(shown["rounding"])]
+    context = shown["context_tokens"].max()
+    lines = [
+        label,
+        f"{bars}; {scale}",
+        f"at {context} tokens; spreads of positions and angles grow with the context",
+        "a score spread of 1 is that of scores of random vectors",
+        *_explain_names(shown),
+    ]
     ax.set(xlim=(low, high), xlabel="\n".join(lines))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.axvline(0, color=GREY, linestyle=shapes.DASHED, linewidth=1)
-    ax.set_ylabel("what is rounded (predicted score error; 1: spread of scores)")
+    ax.set_ylabel("what is rounded (predicted score spread)")
     ax.grid(axis="y", visible=False)
 
     _set_title(figure, ax, shown, unit)
@@ -147,10 +155,14 @@ def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
     return figure
 
 
-def _explain_names(roundings: pd.Series) -> list[str]:
-    """Return lines that say what parts of the names of roundings mean."""
-    parts = set(re.findall(r"\w+", " ".join(roundings)))
+def _explain_names(shown: pd.DataFrame) -> list[str]:
+    """Return lines that say what parts of the names of roundings mean, and what the
+    spread of stored keys is.
+    """
+    parts = set(re.findall(r"\w+", " ".join(shown["rounding"])))
     explained = [f"{name}: {words}" for name, words in WORDS.items() if name in parts]
+    if (shown["rounds"] == "keys").any():
+        explained.insert(0, SPREAD_OF_KEYS)
     return textwrap.wrap("; ".join(explained), LETTERS_OF_LINE)
 
 
@@ -169,7 +181,7 @@ def _draw_dots(
 def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None:
     """Say which roundings cost something.
 
-    If all roundings with a score error above some value have a cost, and all others have
+    If all roundings with a score spread above some value have a cost, and all others have
     none, a line is drawn between the two groups.
     """
     context = shown["context_tokens"].max()
@@ -190,7 +202,7 @@ def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None
 
     shapes.set_headline(
         figure,
-        f"At {context} tokens no cost is shown up to a score error of"
+        f"At {context} tokens no cost is shown up to a score spread of"
         f" {largest_free:.2g};\nevery rounding from {least_costly:.2g} on costs",
     )
     edge = len(free) - 0.5

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -75,6 +76,13 @@ def make_panels(
         for ax in axes.flat[used:]:
             ax.set_visible(False)
     return figure, axes
+
+
+def set_panel_distance(figure: Figure, share: float) -> None:
+    """Keep panels side by side at least this share of their width apart."""
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(wspace=share)
 
 
 def draw_line(

@@ -104,13 +104,27 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     if compared is not None:
         notes.append(f"{shapes.COUNTED} compared in the title")
     if any("equal ratios" in label for label in labels):
-        notes.append("equal ratios: of each period to the one before")
+        notes.append(_explain_ratios(schemes))
     lines += filter(None, ["; ".join(notes)])
     ax.set(xlim=(-0.03, 1.03), ylabel="frequencies of a head, and their spacing")
     ax.set_xlabel("\n".join(lines))
     ax.set_title(_write_title(compared, half, inside, distances))
     shapes.put_legend_below(figure, [ax], len(distances))
     return figure
+
+
+def _explain_ratios(schemes: pd.DataFrame) -> str:
+    """Say what has equal ratios, and between which periods if all such schemes have the
+    same.
+    """
+    words = "equal ratios: of each period to the one before"
+    spacings = schemes["scheme"].map(_name_spacing)
+    rows = schemes[spacings == "equal ratios"]
+    ends = rows[["shortest_period_tokens", "longest_period_tokens"]].round(6)
+    if len(ends.drop_duplicates()) > 1:
+        return words
+    shortest, longest = (_name_period(tokens) for tokens in ends.iloc[0])
+    return f"{words}, {shortest} to {longest} tokens"
 
 
 def _name_groups(ax: Axes, schemes: pd.DataFrame) -> None:
@@ -212,14 +226,19 @@ def name_scheme(row: pd.Series) -> str:
     if count == 0:
         return "none"
     if count == 1:
-        period = _write_period(row["longest_period_tokens"])
-        if math.isclose(row["longest_period_tokens"], 2 * math.pi, rel_tol=1e-4):
-            # The frequency is one radian per token, as that of RoPE's first pair.
-            period = "2π"
-        spacing = f"period {period}"
+        spacing = f"period {_name_period(row['longest_period_tokens'])}"
     else:
         spacing = _name_spacing(row["scheme"])
     return f"{count}, {spacing}"
+
+
+def _name_period(tokens: float) -> str:
+    """Write a period, as a multiple of π if the frequency is one radian per token, as
+    that of RoPE's first pair.
+    """
+    if math.isclose(tokens, 2 * math.pi, rel_tol=1e-4):
+        return "2π"
+    return _write_period(tokens)
 
 
 def _write_period(tokens: float) -> str:
@@ -295,7 +314,7 @@ def _draw_copies(
         rows["value"],
         y_positions,
         look,
-        f"from {distance} tokens back",
+        f"at {distance} tokens back",
         (rows["ci_low"], rows["ci_high"]),
         hollow=hollow,
         markersize=5,
@@ -345,7 +364,7 @@ def _write_title(
     may be another there.
     """
     if compared is None:
-        return f"Recall from {distance} tokens back by the number of frequencies"
+        return f"Recall at {distance} tokens back by the number of frequencies"
     many, single = (row for _, row in compared.iterrows())
     spacing = _name_many(str(many.name), int(many["frequencies"]))
     shares = f"{many['value']:.0%}, a single one {single['value']:.0%}"
@@ -353,13 +372,18 @@ def _write_title(
     for other in distances:
         if other == distance:
             continue
-        values = _select_distance(inside, other)["value"].to_dict()
+        rows = _select_distance(inside, other)
+        values = rows["value"].to_dict()
         pair = f"{values[many.name]:.0%} and {values[single.name]:.0%}"
-        elsewhere.append(f"from {other} back {pair}")
-    first_line = f"From {distance} back {spacing} recall {shares}"
+        lower_ends = rows.loc[[many.name, single.name], "ci_low"]
+        upper_ends = rows.loc[[many.name, single.name], "ci_high"]
+        if lower_ends.max() <= upper_ends.min():
+            pair = f"{pair}, bars overlap"
+        elsewhere.append(f"at {other} back {pair}")
+    first_line = f"At {distance} back {spacing} recall {shares}"
     if not elsewhere:
         return f"{first_line} ({shapes.COUNTED})"
-    return f"{first_line};\n{', '.join(elsewhere)} ({shapes.COUNTED})"
+    return f"{first_line};\n{'; '.join(elsewhere)} ({shapes.COUNTED})"
 
 
 def _draw_bands(copies: pd.DataFrame) -> Figure:
@@ -435,7 +459,7 @@ def _write_title_of_bands(inside: pd.DataFrame) -> str:
     fall = f"{with_all.iloc[0]:.0%} to {copies.loc[nearest, near]:.0%}"
     distance = int(nearest)
     if near == far:
-        return f"Without the {near} third recall from {distance} back falls from {fall}"
+        return f"Without the {near} third recall at {distance} back falls from {fall}"
     return (
         f"Recall falls from {fall} without the {near} third near by;"
         f"\nfarther off, the {far} third costs most"
