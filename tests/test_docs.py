@@ -43,7 +43,6 @@ CONSTANTS = {
         "transformers 4.48",
         "factor 1.5 = 12288",
         "(0.5 recalls",
-        "wrong by 0.01 rad",
     ),
     "findings.md": (
         "more than 0.01 rad",
