@@ -36,6 +36,12 @@ LONG = (
     "tests/conformance/laws/",
     "tests/show/",
     "tests/experiments/",
+    "tests/sweeps/",
+    "tests/test_cli.py",
+    "tests/test_lab.py",
+    "tests/test_outcome.py",
+    "tests/test_places.py",
+    "tests/test_views.py",
 )
 
 # Folders in memory, where there is room: on a disk it takes a millisecond to remove one,

@@ -121,7 +121,7 @@ def test_it_is_small(installed: Path) -> None:
         "models",
         "claims --id note-004-mask",
         "claims --id three-forms",
-        "run smoke/freqs smoke/base --no-figures",
+        "run smoke/freqs",
         "run",
         "report",
         "explore",

@@ -277,9 +277,8 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     share_with_one = _write_percent(shares["one", "cos and sin", "bfloat16"])
     share_with_many = _write_percent(shares["many", "cos and sin", "bfloat16"])
     ax.set_title(
-        "In bfloat16 cos and sin of one slow frequency are stored as the same"
-        f" numbers\nfor {share_with_one} of neighbours, those of {pairs['many']}"
-        f" frequencies for {share_with_many}"
+        f"In bfloat16 {share_with_one} of neighbours have the same cos and sin\n"
+        f"of one slow frequency, and {share_with_many} those of {pairs['many']} frequencies"
     )
     ax.legend(loc="center right")
     return figure
