@@ -61,7 +61,13 @@ def find_pictured() -> list[Path]:
         "encodings-designs", "encodings-named", "smollm2", "extrapolate",
         "extrapolate-casts", "freqs", "precision", "spectrum",
     }  # fmt: skip
-    pictured = {path.parents[1] for path in REFERENCE.rglob("*.png")}
+    # Whoever makes the reference has pictures of all runs; those that are kept are listed.
+    kept = (REFERENCE / ".gitignore").read_text().splitlines()
+    pictured = {
+        (REFERENCE / line.removeprefix("!/")).parents[1]
+        for line in kept
+        if line.startswith("!/") and line.endswith(".png")
+    }
     for folder in FOLDERS:
         plan = folder.name.rpartition("-")[0]
         if plan in names:
