@@ -33,7 +33,7 @@ second-corpus: $(READY) ## fetch Django's documentation from PyPI into build/ an
 test: $(READY)         ## lint, types, and every test that its input alone decides (4 minutes)
 	@$(MAKE) --no-print-directory --jobs=2 lint suite
 
-test-all: $(READY)     ## the same, and what trains, starts processes, kills, waits, or needs a browser (12 minutes)
+test-all: $(READY)     ## the same, and what trains, starts processes, kills, waits, or needs a browser (13 minutes)
 	@$(MAKE) --no-print-directory --jobs=3 lint suite-all suite-ray
 
 suite: $(READY)        ## the tests of `make test` alone
