@@ -7,8 +7,7 @@ SMALLEST_PANEL = 0.55
 
 
 def check_panels(figure: Figure) -> None:
-    """Fail where a panel is empty or too small to be read."""
-    figure.draw_without_rendering()
+    """Fail where a panel of a figure that is laid out is empty or too small to be read."""
     for ax in figure.axes:
         if not ax.get_visible() or not ax.axison:
             continue

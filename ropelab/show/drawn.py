@@ -133,12 +133,13 @@ def encode_figures(
 
 
 def fix_layout(figure: "Figure", dpi: int) -> None:
-    """Compute the layout of a figure once, and leave out numbers below the axes that
-    would touch each other.
+    """Compute the layout of a figure once, place the names at the ends of its lines, and
+    leave out numbers below the axes that would touch each other.
 
     matplotlib's `savefig` would otherwise compute the layout twice for each format, and
     draw the figure once in vain.
     """
+    from ropelab.show.figures.names import place_line_ends
     from ropelab.show.figures.style import thin_ticks, use_style
 
     figure.set_dpi(dpi)
@@ -146,6 +147,8 @@ def fix_layout(figure: "Figure", dpi: int) -> None:
     if figure.axes and engine:
         with use_style():
             engine.execute(figure)
+            for ax in figure.axes:
+                place_line_ends(ax)
             thin_ticks(figure)
         figure.set_layout_engine("none")
 

@@ -29,6 +29,10 @@ DISTANCE_BESIDE = 8
 # the point. All distances of a group are tried to the right of the point and then to its
 # left, before the next group is tried.
 HEIGHTS = ((3, -10), (14, -21, 25, -32), (36, -43, 47, -54, 58, -65))
+# The least distance of two names at ends of lines, in heights of their letters. Before the
+# layout is known it is larger: titles and labels will make the panel lower.
+LETTERS_APART = 1.15
+LETTERS_APART_BEFORE_LAYOUT = 1.4
 
 
 def _list_offsets() -> list[tuple[tuple[int, int], str]]:
@@ -50,6 +54,9 @@ def name_line_ends(ax: Axes) -> None:
 
     Names that would touch are moved apart, within the limits of the axis, so the limits
     must be set before. Lines without a label get no name.
+
+    The layout is not computed here, as this takes as long as to draw the figure. `fix_layout`
+    in ropelab/show/drawn.py places the names again once it is known.
     """
     for line in ax.get_lines():
         label = str(line.get_label())
@@ -79,7 +86,7 @@ def name_line_ends(ax: Axes) -> None:
             gid=LINE_END,
         )
 
-    place_line_ends(ax)
+    place_line_ends(ax, LETTERS_APART_BEFORE_LAYOUT)
 
 
 def _find_visible_end(ax: Axes, line: Line2D) -> tuple[float, float]:
@@ -91,20 +98,16 @@ def _find_visible_end(ax: Axes, line: Line2D) -> tuple[float, float]:
     return float(x), float(np.clip(y, low, high))
 
 
-def place_line_ends(ax: Axes) -> None:
+def place_line_ends(ax: Axes, letters_apart: float = LETTERS_APART) -> None:
     """Move the name of each line to the end of the line, and move names apart that would
     touch.
 
-    This is called again when the figure gets another size.
+    This is called again when the figure gets another size or layout.
     """
     names = [text for text in ax.texts if text.get_gid() == LINE_END]
     if not names:
         return
 
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    # Positions in pixels are known only after the layout.
-    figure.draw_without_rendering()
     # The height of the end of each line in pixels, by the name of the line.
     ends = {}
     for line in ax.get_lines():
@@ -112,8 +115,8 @@ def place_line_ends(ax: Axes) -> None:
         ends[str(line.get_label())] = height_of_end
     names.sort(key=lambda name: ends[name.get_text()])
 
-    # The least distance of two names in pixels, a little more than the height of letters.
-    gap = 1.05 * Text.get_window_extent(names[0]).height
+    # The least distance of two names in pixels.
+    gap = letters_apart * Text.get_window_extent(names[0]).height
     heights: list[float] = []
     for name in names:
         height = ends[name.get_text()]

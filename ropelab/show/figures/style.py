@@ -185,8 +185,9 @@ def fit_paper(figure: Figure) -> None:
     # Names and ticks are placed last, since their places depend on the figure's size.
     for ax in panels:
         place_names(ax)
-        place_line_ends(ax)
     figure.draw_without_rendering()
+    for ax in panels:
+        place_line_ends(ax)
     thin_ticks(figure)
 
 

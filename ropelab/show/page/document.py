@@ -8,12 +8,13 @@ import gzip
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ropelab.runs.sentences import escape_unprintable, split_verdict
@@ -115,17 +116,26 @@ def _escape_controls(value: Any) -> Any:
 
 def render(template: str, filters: Filters, **values: Any) -> str:
     """Fill a template; in HTML all values are escaped."""
+    return _load_template(template, frozenset(filters.items())).render(**values)
+
+
+# A template is translated to Python when it is loaded, which takes longer than to fill it.
+# A sweep fills the same templates after every run.
+@cache
+def _load_template(
+    name: str, filters: frozenset[tuple[str, Callable[..., Any]]]
+) -> Template:
     environment = Environment(
         loader=PackageLoader("ropelab.show.page"),
-        autoescape=".html" in template,
+        autoescape=".html" in name,
         # A misspelt name in a template is an error, not an empty place in the page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_escape_controls,
     )
-    environment.filters |= filters
-    return environment.get_template(template).render(**values)
+    environment.filters |= dict(filters)
+    return environment.get_template(name)
 
 
 def _read_static(name: str) -> str:
