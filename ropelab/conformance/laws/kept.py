@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 # Formats that code may ask for in place of float64.
 SMALLER_FORMATS = (torch.float32, torch.bfloat16, torch.float16)
+CASTS_TO_SMALLER = frozenset({Tensor.float, Tensor.half, Tensor.bfloat16})
 
 
 class Float64(TorchFunctionMode):
@@ -29,13 +30,15 @@ class Float64(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Any = None,
     ) -> Any:
-        if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
+        if func in CASTS_TO_SMALLER:
             func = Tensor.double
-        wide_args = [widen_format(value) for value in args]
-        wide_kwargs = {}
-        for name, value in (kwargs or {}).items():
-            wide_kwargs[name] = widen_format(value)
-        return func(*wide_args, **wide_kwargs)
+        # A model calls this a million times, and hardly ever with a format.
+        if torch.dtype in map(type, args):
+            args = tuple(widen_format(value) for value in args)
+        if not kwargs:
+            return func(*args)
+        wide_kwargs = {name: widen_format(value) for name, value in kwargs.items()}
+        return func(*args, **wide_kwargs)
 
 
 def widen_format(value: Any) -> Any:
