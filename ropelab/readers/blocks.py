@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NoReturn
 
 from ropelab.readers import reader
+from ropelab.readers.families import read_table
 from ropelab.readers.layers import find_rule
 from ropelab.readers.reader import Reader
 from ropelab.readers.settings import Settings
@@ -42,7 +43,7 @@ FIRST_IGNORED_LABEL_COUNT = 2**16
 # The dict of a layer type for which the file has none.
 UNSCALED_PART = {"rope_type": "default"}
 # The beginnings of the model types whose classes take the scaling type `mrope`.
-MROPE_TYPES = ("qwen2_vl", "qwen2_5_vl")
+MROPE_TYPES = tuple(read_table("names")["mrope_types"]["transformers-5"])
 
 
 def find_labels(trace: Trace) -> Collection[str]:

@@ -208,6 +208,8 @@ class Tgi(Reader):
     refusal_of_type = "rope scaling type '{}' is not implemented"
     multiplies_unscaled_scores = False
     reads_local_base = True
+    # The model types whose model file takes the rotated share.
+    types_with_share = frozenset(read_table("names")["tgi"]["types_with_share"])
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}
@@ -234,7 +236,7 @@ class Tgi(Reader):
         # None for models without such a key.
         trace = settings.trace
         family = trace.family
-        if family.name in ("phi", "gpt_neox"):
+        if family.name in self.types_with_share:
             share, _ = trace.first(family.share_keys, family.share or 1.0)
             share = require_number(share, "share")
             return reader.compute_rotated_width(head_dim, share)

@@ -6,6 +6,7 @@ names of the facts are explained in `Family`.
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -14,8 +15,12 @@ from ropelab.readers.keys import BLOCKS
 from ropelab.runs.files import read_table_beside
 
 
+@cache
 def read_table(name: str) -> dict[str, Any]:
-    """Return the content of a TOML file of this folder, by its name without ending."""
+    """Return the content of a TOML file of this folder, by its name without ending.
+
+    Each file is read once, so that its readers share the tables and must not change them.
+    """
     return read_table_beside(__file__, name)
 
 

@@ -44,7 +44,7 @@ from ropelab.readers.trace import Trace
 # A field that a file may have, and that llama.cpp computes anew from the factor.
 RECOMPUTED = "rope.scaling.yarn_attn_factor"
 # The beginnings of model types that multiply whole scores (`find_softmax_factor`).
-TYPES_WITH_SOFTMAX_FACTOR = ("deepseek", "kimi", "mistral4")
+TYPES_WITH_SOFTMAX_FACTOR = tuple(NAMES["types_with_softmax_factor"])
 
 # The flags of the server that are about the rotation, each with its name here.
 FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {

@@ -454,11 +454,11 @@ def write_longrope(settings: Settings, fields: Fields) -> Fields:
         LONG_DIVISORS: block.get("long_factor"),
         SHORT_DIVISORS: block.get("short_factor"),
     }
-    if trace.model_type in ("minicpm", "minicpm3"):
+    if trace.model_type in NAMES["types_with_tables_alone"]:
         # These classes write no factor, and no original length.
         mark_written(settings, *LISTS)
         return tables
-    if trace.model_type not in ("phi3", "phimoe"):
+    if trace.model_type not in NAMES["types_with_longrope"]:
         # Other classes write no tables.
         return {"rope.scaling.type": "longrope"}
 

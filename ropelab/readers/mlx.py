@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 # The facts about the model file of each type. The head of mlx.toml explains the keys.
 ROWS: dict[str, Row] = read_table("mlx")
 # Model types whose model file differs from the model file of their language part.
-WHOLES = ("llama4",)
+WHOLES = frozenset(read_table("names")["mlx_wholes"])
 # The model file of a language part, by the type of the whole; names.toml explains it.
 FILES_OF_TEXTS: dict[str, list[str]] = read_table("names")["mlx_texts"]
 USUAL_BASE = 10000.0

@@ -126,15 +126,7 @@ def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
 class MegatronBridge(Reader):
     """Megatron-LM's GPT model, as Megatron-Bridge (verl, NeMo-RL) builds it from a file."""
 
-    model_types = (
-        "llama",
-        "mistral",
-        "qwen2",
-        "qwen3",
-        "qwen3_moe",
-        "gpt_oss",
-        "deepseek_v3",
-    )
+    model_types = tuple(read_table("trainers")["bridged"]["types"])
     refusal_of_model = "of Megatron-Bridge the class for '{}' was not read"
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
@@ -163,7 +155,10 @@ def make_bridged_yarn(settings: Settings) -> MadeScaling:
     if has_mscales:
         attention = scaling_types.mscale_ratio(settings, factor)
 
-    if settings.trace.model_type in ("gpt_oss", "deepseek_v3"):
+    if (
+        settings.trace.model_type
+        in read_table("trainers")["bridged"]["types_with_yarn"]
+    ):
         return scaling_types.make_yarn(settings, factor, attention)
     # Other bridges set the numbers of YaRN, and position_embedding_type to 'rope':
     # frequencies are then plain, and attention still has the factor.
@@ -197,27 +192,30 @@ class TorchTitan(Transformers5):
 
 
 class Unsloth(Transformers5):
-    """transformers 5, but for six model types, for which it computes frequencies itself."""
+    """transformers 5, but for a few model types, for which it computes frequencies
+    itself.
+    """
 
-    own_types = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
+    types_with_own_code = tuple(read_table("trainers")["unsloth"]["types"])
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        if trace.model_type in self.own_types:
+        if trace.model_type in self.types_with_own_code:
             return super().read(trace)
         return Transformers5().read(trace)
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         settings = super().read_settings(trace)["all"]
         longest = self.find_longest(trace)
-        wanted = require_whole(
+        requested_length = require_whole(
             trace.flags.get("max_seq_length", longest), "--max-seq-length"
         )
         # The rotation is scaled to a context that is longer than the file's, unless the
         # file has llama3.
-        if wanted > longest:
-            trace.text = {**trace.text, MAXIMUM: wanted}
+        if requested_length > longest:
+            trace.text = {**trace.text, MAXIMUM: requested_length}
             if settings.get("rope_type") != "llama3":
-                settings.values |= {"rope_type": "linear", "factor": wanted / longest}
+                factor = requested_length / longest
+                settings.values |= {"rope_type": "linear", "factor": factor}
         if trace.model_type.startswith("gemma"):
             settings.values["rope_type"] = "default"
         return {"all": settings}

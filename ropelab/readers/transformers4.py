@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import refuse_null_base
-from ropelab.readers.families import TYPE_COPIES, is_unscalable
+from ropelab.readers.families import TYPE_COPIES, is_unscalable, read_table
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import RefusedError, require_number, require_whole
@@ -19,7 +19,7 @@ from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers, find_own_attention
 
 # The beginnings of the model types whose classes take the scaling type `mrope`.
-MROPE_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
+MROPE_TYPES = tuple(read_table("names")["mrope_types"]["transformers-4"])
 
 
 def find_type(trace: Trace, block: Mapping[str, Any]) -> tuple[Any, str]:
@@ -87,7 +87,7 @@ class Transformers4(Transformers):
     phi3_share: bool = True
     model_types: Collection[str] = ()
     reads_local_base = True
-    unmultiplied_types = ("deepseek_v2",)
+    unmultiplied_types = tuple(read_table("names")["unmultiplied_types"])
     refusal_of_model = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
