@@ -26,8 +26,9 @@ from ropelab.runs.files import read_table_beside
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
 
-# For each aspect the keys that show it, and the runtimes whose code was read.
-READ_BY_ASPECT = read_table_beside(__file__)
+# For each aspect the keys that show it, and the runtimes whose code was read; and model
+# types with code of their own.
+ASPECT_FACTS = read_table_beside(__file__)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def choose_rotations(case: AuditCase) -> Iterator[tuple[str, Describe]]:
         describe = partial(describe_rotation, case=case, name=name)
         yield EXTRA_NAMES[name], describe
 
-    if any(key in text for key in READ_BY_ASPECT["pairing"]["keys"]):
+    if any(key in text for key in ASPECT_FACTS["pairing"]["keys"]):
         yield "pairs of features", describe_pairing
 
 
@@ -120,10 +121,8 @@ def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     if has_keys or rule not in ("", "every") or has_unrotated(case):
         yield "layers without rotation", describe_unrotated
 
-    has_temperature = any(
-        text.get(key) for key in READ_BY_ASPECT["temperature"]["keys"]
-    )
-    if model_type == "llama4_text" or has_temperature:
+    has_temperature = any(text.get(key) for key in ASPECT_FACTS["temperature"]["keys"])
+    if model_type in ASPECT_FACTS["temperature"]["types"] or has_temperature:
         name = "factor on queries in layers without rotation"
         yield name, partial(describe_temperature, text=text)
     if case.block.get("llama_4_scaling_beta"):
@@ -136,12 +135,12 @@ def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
             name = name_vision(case.document.config)
             yield name, partial(describe_vision, spec=spec)
 
-    for key in READ_BY_ASPECT["unread"]:
+    for key in ASPECT_FACTS["unread"]:
         value = text.get(key) or case.document.config.get(key)
         if value:
             yield key, partial(describe_unread, key=key, value=value)
     has_keys_of_axes = case.block.get("mrope_section") or text.get("rope_3d")
-    types_with_axes = READ_BY_ASPECT["axes"]["types"]
+    types_with_axes = ASPECT_FACTS["axes"]["types"]
     has_axes = case.document.config.get("model_type") in types_with_axes
     if has_keys_of_axes or has_axes or case.spec.axes is not None:
         name = "pairs per position axis, for images"
@@ -219,14 +218,14 @@ def name_layers(layers: list[int], count: int) -> str:
 def describe_temperature(reading: Reading, text: Mapping[str, Any]) -> str:
     """Say by which factor queries at position p are multiplied in Llama 4."""
     runtime = reading.runtime.name
-    if reading.model_type != "llama4_text":
+    if reading.model_type not in ASPECT_FACTS["temperature"]["types"]:
         # Only the code of Llama 4 reads these keys.
         return "none" if runtime == "transformers-5" else ""
 
     is_applied = True
     floor = 8192
     scale = 0.1
-    if runtime in READ_BY_ASPECT["temperature"]["read_by"]:
+    if runtime in ASPECT_FACTS["temperature"]["read_by"]:
         is_applied = bool(text.get("attn_temperature_tuning", True))
         floor = text.get("floor_scale", floor)
         scale = text.get("attn_scale", scale)
@@ -243,7 +242,7 @@ def describe_beta(reading: Reading) -> str:
     """Say by which factor queries at position p are multiplied in Ministral 3."""
     if reading.runtime.name != "transformers-5":
         return ""
-    by_position = reading.model_type in ("ministral3", "mistral4")
+    by_position = reading.model_type in ASPECT_FACTS["beta"]["types"]
     return "1 + beta ln(1 + floor(p / original length))" if by_position else "none"
 
 
@@ -289,11 +288,11 @@ def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
 def describe_unread(reading: Reading, key: str, value: Any) -> str:
     """Say what a runtime does with a key that most runtimes do not read."""
     runtime = reading.runtime.name
-    if runtime in READ_BY_ASPECT["unread"][key]:
+    if runtime in ASPECT_FACTS["unread"][key]:
         return "without effect"
     # SGLang divides attention into chunks if its server is started with that attention.
     has_chunks = key == "dual_chunk_attention_config" and isinstance(value, Mapping)
-    reads_chunks = reading.model_type in ("qwen2", "qwen2_moe")
+    reads_chunks = reading.model_type in ASPECT_FACTS["chunks"]["types"]
     if runtime == "sglang" and has_chunks and reads_chunks:
         return f"chunks of {value.get('chunk_size', 8192)!s:.12} tokens"
     return ""

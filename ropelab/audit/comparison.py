@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.aspects import READ_BY_ASPECT, list_other_aspects
+from ropelab.audit.aspects import ASPECT_FACTS, list_other_aspects
 from ropelab.audit.audit_case import MAIN, list_compared_lengths
 from ropelab.audit.audited import FileAudit
 from ropelab.audit.overview import describe_value
+from ropelab.audit.words import PAIRED_FEATURES
 from ropelab.readers.axes import VISION_CONFIG
 from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.layers import FLAG_KEYS
@@ -36,16 +37,12 @@ OUTCOME = "file"
 # Keys that say which layers rotate, by which base, or what queries are multiplied by. They
 # say nothing about the angles of a layer, so that the tables of keys do not have them all.
 LAYER_KEYS = (
-    "model_type",
-    "layer_types",
-    "sliding_window_pattern",
-    "_sliding_window_pattern",
-    "global_attn_every_n_layers",
+    *ASPECT_FACTS["compared"]["layer_keys"],
     *FLAG_KEYS,
-    *READ_BY_ASPECT["temperature"]["keys"],
+    *ASPECT_FACTS["temperature"]["keys"],
 )
 # The sizes of an encoder of images that decide how wide its heads are.
-VISION_KEYS = ("hidden_size", "embed_dim", "num_heads", "num_attention_heads")
+VISION_KEYS = tuple(ASPECT_FACTS["compared"]["vision_keys"])
 
 
 def compare(first_audit: FileAudit, second_audit: FileAudit) -> Rows:
@@ -282,12 +279,11 @@ def describe_difference(audits: Sequence[FileAudit], difference: Rows) -> str:
     first_audit, second_audit = audits
     before = first_audit.spec
     after = second_audit.spec
-    pairs = {"half": "in halves", "interleaved": "adjacent"}
     values = {
         "base": (write_number(before.base), write_number(after.base)),
         "rotated features": (before.rotary_dim, after.rotary_dim),
         "first rotated feature": (before.place, after.place),
-        "pairs of features": (pairs[before.pairing], pairs[after.pairing]),
+        "pairs of": (PAIRED_FEATURES[before.pairing], PAIRED_FEATURES[after.pairing]),
         "scaling": (shorten_numbers(before.method), shorten_numbers(after.method)),
         "factor on cos and sin": (
             write_number(before.attention_factor),

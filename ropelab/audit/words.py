@@ -23,6 +23,9 @@ EXTRA_NAMES = {
     COMPRESSED_KEYS: "compressed keys",
 }
 
+# The features that form pairs, in words, by the value of `pairing`.
+PAIRED_FEATURES = {"half": "halves", "interleaved": "adjacent features"}
+
 
 @dataclass
 class RotationGroup:
