@@ -529,7 +529,7 @@ def run(
 
     if quick:
         experiment = experiments.load(name)
-        given = respell(experiment.config, values)
-        values, _ = experiment.choose_quick_values(given)
+        typed_values = respell(experiment.config, values)
+        values, _ = experiment.choose_quick_values(typed_values)
     with needing_packages(), use_library_defaults():
         return lab.run(lab.prepare(name, values))

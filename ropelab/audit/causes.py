@@ -173,8 +173,8 @@ def list_scaled_from_other_length(case: AuditCase) -> list[str]:
 
 def leave_out(case: AuditCase, names: Collection[str]) -> AuditCase:
     """Return the case without some runtimes."""
-    kept = [each for each in case.readings if each.runtime.name not in names]
-    return replace(case, readings=kept)
+    kept_readings = [each for each in case.readings if each.runtime.name not in names]
+    return replace(case, readings=kept_readings)
 
 
 def describe_phase(case: AuditCase, names: Collection[str]) -> str:

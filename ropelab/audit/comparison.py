@@ -306,13 +306,13 @@ def describe_difference(audits: Sequence[FileAudit], difference: Rows) -> str:
         lead = f"as {first_reader} reads the first and {second_reader} the second, "
     if changes:
         return f"{lead}the second file has {join_names(changes)}"
-    alike = f"{lead}the main layers rotate alike in both files"
-    others = list_other_parts(first_audit, difference)
-    if others:
-        return f"{alike}; what differs beside them: {join_names(others)}"
+    equal_rotations = f"{lead}the main layers rotate alike in both files"
+    other_parts = list_other_parts(first_audit, difference)
+    if other_parts:
+        return f"{equal_rotations}; what differs beside them: {join_names(other_parts)}"
     if not lead and any(is_about_runtime(row) for row in difference):
-        return f"{alike} in {first_reader}; other runtimes see a difference"
-    return alike
+        return f"{equal_rotations} in {first_reader}; other runtimes see a difference"
+    return equal_rotations
 
 
 def is_about_runtime(row: Mapping[str, Any]) -> bool:

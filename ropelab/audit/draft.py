@@ -22,9 +22,9 @@ def read_sizes(case: AuditCase) -> list[float]:
     _, text = find_language_part(case.document.config)
     sizes = []
     for names in SIZES:
-        given = [text[name] for name in names if name in text]
-        if given and isinstance(given[0], int | float):
-            sizes.append(given[0])
+        stated_sizes = [text[name] for name in names if name in text]
+        if stated_sizes and isinstance(stated_sizes[0], int | float):
+            sizes.append(stated_sizes[0])
     return sizes
 
 

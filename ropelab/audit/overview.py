@@ -272,14 +272,14 @@ def list_contexts(case: AuditCase) -> Rows:
     return rows
 
 
-def find_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
+def find_format(config: Mapping[str, Any], requested_name: str = "") -> FloatFormat:
     """Return the number format that is named, else the file's number format, else
     bfloat16.
 
-    ``given``: the name that the user gave, or empty.
+    ``requested_name``: the name that the user gave, or empty.
     """
-    if given:
-        return FORMATS[check_known("--dtype", given, FORMATS)]
+    if requested_name:
+        return FORMATS[check_known("--dtype", requested_name, FORMATS)]
 
     _, text = find_language_part(config)
     for part in (text, config):

@@ -154,8 +154,8 @@ def describe_pairs(row: Mapping[str, Any]) -> str:
         return f"a divisor for each of {pairs} pairs"
     if not (row["pairs_blended"] or row["pairs_divided"]):
         return method
-    counts, comma, others = count_pairs(row).partition(",")
-    return f"{counts} pairs kept/blended/divided{comma}{others}"
+    counts, comma, unexplained = count_pairs(row).partition(",")
+    return f"{counts} pairs kept/blended/divided{comma}{unexplained}"
 
 
 def describe_row(row: Mapping[str, Any]) -> str:

@@ -155,11 +155,11 @@ def add_shared_options(
             parameter = _make_parameter(option.name, kind, option.default)
             shared_parameters.append(parameter)
 
-    def call_command(**given: Any) -> None:
+    def call_command(**typed_values: Any) -> None:
         values = {}
         for parameter in shared_parameters:
-            values[parameter.name] = given.pop(parameter.name)
-        command(**given, options=Options(**values))
+            values[parameter.name] = typed_values.pop(parameter.name)
+        command(**typed_values, options=Options(**values))
 
     # Typer reads the parameters from these attributes.
     parameters = [*own_parameters, *shared_parameters]
@@ -221,10 +221,10 @@ def list_field_parameters(config: "type[Config]") -> list[Parameter]:
     return parameters
 
 
-def read_fields(given: Mapping[str, Any]) -> dict[str, str]:
+def read_fields(typed_values: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of fields that flags and arguments set, as texts."""
     fields: dict[str, str] = {}
-    for parameter, value in given.items():
+    for parameter, value in typed_values.items():
         if value is None:
             continue
         name = parameter.removeprefix(PREFIX_OF_FLAG)

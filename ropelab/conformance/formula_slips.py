@@ -177,8 +177,8 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     yield "pairs in the ramp are blended backwards", ramp_inverted
 
     # The share of each pair that is not divided.
-    kept = (right - divided) / (plain - divided)
-    multiplied = kept * plain + (1 - kept) * plain * method.factor
+    kept_share = (right - divided) / (plain - divided)
+    multiplied = kept_share * plain + (1 - kept_share) * plain * method.factor
     answer = f"slow pairs are multiplied by {method.factor:g} instead of divided"
     yield answer, multiplied
 
@@ -187,9 +187,9 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
         trained = expected.spec.trained_len
         longest = trained / method.low_freq_factor
         shortest = trained / method.high_freq_factor
-        kept = np.clip((longest - wavelengths) / (longest - shortest), 0, 1)
+        kept_share = np.clip((longest - wavelengths) / (longest - shortest), 0, 1)
         answer = "the ramp is linear in the wavelength instead of the frequency"
-        yield answer, kept * plain + (1 - kept) * divided
+        yield answer, kept_share * plain + (1 - kept_share) * divided
 
 
 def list_other_parameters(expected: Expected) -> Iterator[Explanation]:

@@ -440,8 +440,10 @@ def describe_unexplained(measured: Frequencies, right: Frequencies) -> Fault:
         )
         return answer, "build inv_freq after the weights are on their device"
 
-    wanted = right[wrong_pairs]
-    factors = measured[wrong_pairs] / np.where(wanted == 0, np.nan, wanted)
+    right_frequencies = right[wrong_pairs]
+    factors = measured[wrong_pairs] / np.where(
+        right_frequencies == 0, np.nan, right_frequencies
+    )
     answer = (
         f"{len(wrong_pairs)} of {len(right)} frequencies are wrong, pairs"
         f" {wrong_pairs[0]} to {wrong_pairs[-1]}, by factors from"

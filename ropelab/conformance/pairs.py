@@ -192,8 +192,8 @@ def fit_blocks(
     explained = np.einsum("npoi,nvpi->nvpo", blocks, x)
     error_in_pairs = np.abs(y - explained).max()
     features = np.arange(before.shape[-1])
-    rest = np.delete(features, np.concatenate([first, second]))
-    error_outside = np.abs((after - before)[..., rest]).max(initial=0.0)
+    other_features = np.delete(features, np.concatenate([first, second]))
+    error_outside = np.abs((after - before)[..., other_features]).max(initial=0.0)
     return blocks, float(max(error_in_pairs, error_outside))
 
 

@@ -188,10 +188,10 @@ def read_rotated(
     fitting_shapes = (after.shape, after.shape[1:])
     has_fitting_shapes = after.ndim == 3 and before.shape in fitting_shapes
     if not has_fitting_shapes or before.shape[-1] != head:
-        wanted = (
+        right_shape = (
             f"[positions, heads, {head}], beside {name} likewise or [heads, {head}]"
         )
-        problem = f"{name}_rotated has shape {after.shape} instead of {wanted}"
+        problem = f"{name}_rotated has shape {after.shape} instead of {right_shape}"
         raise InputError(f"{path}: {problem}; {name} has {before.shape}")
 
     has_all_columns = before.reshape(-1, head).any(axis=0).all()

@@ -100,13 +100,13 @@ def explain_keys(case: Case, trace: EvictionTrace) -> str:
         moved_keys = after[turn.part]
         in_front, behind = list_sides(trace)
         sides = (("in front of", in_front, 0), ("behind", behind, -trace.gap))
-        for place, slots, wanted in sides:
+        for place, slots, right_distance in sides:
             keys = kept_keys[:, :, slots]
             if not keys.numel():
                 continue
             moved = moved_keys[:, :, slots]
             distances[layer] = maps.find_distance(keys, moved)
-            change = maps.describe_change(keys, moved, wanted)
+            change = maps.describe_change(keys, moved, right_distance)
             if change and not says:
                 says = f"keys {place} the gap {change}"
         sentences[layer] = says
@@ -123,8 +123,8 @@ def compare_layers(distances: dict[int, int | None]) -> str:
 
     ``distances``: the positions by which keys behind the gap are rotated, by layer.
     """
-    first, *others = distances
-    for layer in others:
+    first, *other_layers = distances
+    for layer in other_layers:
         if distances[layer] != distances[first]:
             return (
                 f"keys behind the gap are rotated by {distances[first]:+d} positions in"
@@ -197,20 +197,23 @@ class Maps:
             return 0
         return find_distance(before, after, DISTANCES, self.images)
 
-    def describe_change(self, before: Tensor, after: Tensor, wanted: int) -> str:
+    def describe_change(
+        self, before: Tensor, after: Tensor, right_distance: int
+    ) -> str:
         """Return what happened to keys in words; empty: they stayed or were moved up.
 
         Args:
             before: keys [rows, heads, slots, head_dim].
             after: the same keys after the eviction.
-            wanted: the positions by which moving up rotates them; 0 in front of the gap.
+            right_distance: the positions by which moving up rotates them; 0 in front
+                of the gap.
         """
         distance = self.find_distance(before, after)
-        if distance in (0, wanted):
+        if distance in (0, right_distance):
             return ""
         right = "where they stay as they are"
-        if wanted:
-            right = f"where moving up takes {wanted:+d}"
+        if right_distance:
+            right = f"where moving up takes {right_distance:+d}"
         if distance is not None:
             return f"are rotated by {distance:+d} positions, {right}"
 
@@ -224,9 +227,9 @@ class Maps:
             if None not in distances:
                 numbers = list_ranges(distances)
                 return f"are rotated by {numbers} positions, {name}, {right}"
-        return self.describe_map(before, after, wanted)
+        return self.describe_map(before, after, right_distance)
 
-    def describe_map(self, before: Tensor, after: Tensor, wanted: int) -> str:
+    def describe_map(self, before: Tensor, after: Tensor, right_distance: int) -> str:
         """Return in words which other map was applied."""
         for words, images in self.list_wrong_maps():
             for image in images:
@@ -234,8 +237,10 @@ class Maps:
                     return words
 
         all_features = range(self.width)
-        rest = [each for each in all_features if each not in self.features]
-        if rest and not are_equal(before[..., rest], after[..., rest]):
+        other_features = [each for each in all_features if each not in self.features]
+        if other_features and not are_equal(
+            before[..., other_features], after[..., other_features]
+        ):
             return "are changed in features that do not rotate"
         norm_after = after[..., self.features].norm()
         norm_before = before[..., self.features].norm()
@@ -245,7 +250,7 @@ class Maps:
             scaled[..., self.features] /= gain
             if self.find_distance(before, scaled) is not None:
                 return self.describe_gain(gain)
-        return self.describe_pairs(before, after, wanted)
+        return self.describe_pairs(before, after, right_distance)
 
     def describe_gain(self, gain: float) -> str:
         """Return what multiplies keys besides their rotation, in words."""
@@ -257,9 +262,9 @@ class Maps:
             return f"{says}: the attention factor is taken from them"
         return says
 
-    def describe_pairs(self, before: Tensor, after: Tensor, wanted: int) -> str:
+    def describe_pairs(self, before: Tensor, after: Tensor, right_distance: int) -> str:
         """Return the first pair that is rotated by another angle, in words."""
-        image = self.images[DISTANCES.index(wanted)].to(before.dtype)
+        image = self.images[DISTANCES.index(right_distance)].to(before.dtype)
         pairs_before = self.pair_up(before)
         pairs_after = self.pair_up(after)
         right_pairs = self.pair_up(before @ image)

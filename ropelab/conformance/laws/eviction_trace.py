@@ -67,10 +67,11 @@ class EvictionTrace:
             return
 
         for layer, entry in enumerate(self.after):
-            held = len(keep) if entry is None else entry[0].shape[2]
-            if held != len(keep) and not self.fault:
+            key_count = len(keep) if entry is None else entry[0].shape[2]
+            if key_count != len(keep) and not self.fault:
                 self.fault = (
-                    f"layer {layer} holds {held} keys, where {len(keep)} were to stay"
+                    f"layer {layer} holds {key_count} keys, where {len(keep)} were to"
+                    " stay"
                 )
         # With a wrong number of keys the order of their slots says nothing.
         if self.fault:

@@ -200,9 +200,9 @@ def continue_text(
         first: the position of its first token.
     """
     length = text.shape[1]
-    rest = TOKENS - PREFILLED
-    start = length - rest
-    positions = case.make_positions(first + start, rest)
+    count = TOKENS - PREFILLED
+    start = length - count
+    positions = case.make_positions(first + start, count)
     got = case.subject.read(text[:, start:], positions, cache=cache)
 
     all_positions = None
