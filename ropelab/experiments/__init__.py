@@ -133,12 +133,12 @@ class Experiment:
         return import_module(self.body)
 
     def choose_quick_values(
-        self, given: Mapping[str, Any]
+        self, typed_values: Mapping[str, Any]
     ) -> tuple[dict[str, Any], str]:
         """Return values for a run of about a minute, and a sentence about them.
 
-        `given` has the values that the user typed, which are kept. InputError: the
-        experiment takes seconds anyway.
+        `typed_values` has the values that the user typed, which are kept. InputError:
+        the experiment takes seconds anyway.
         """
         if not self.quick:
             raise InputError(f"{self.name} takes seconds; there is no --quick")
@@ -147,14 +147,14 @@ class Experiment:
         # allow it. The sentence is then about these models.
         describe_pretrained = getattr(self.body_module, "describe_pretrained", None)
         if describe_pretrained is not None:
-            about_models = describe_pretrained(given)
+            about_models = describe_pretrained(typed_values)
             if about_models:
-                return {**self.quick_pretrained, **given}, about_models
+                return {**self.quick_pretrained, **typed_values}, about_models
 
         smaller_values = {}
         changes = []
         for name, value in self.quick.items():
-            if name in given:
+            if name in typed_values:
                 continue
             smaller_values[name] = value
             change = f"{name} {write_plainly(value) or 'none'}"
@@ -166,7 +166,7 @@ class Experiment:
 
         listed = ", ".join(changes) or "nothing is given up"
         sentence = f"{listed}; a first look, and no verdict on longer work"
-        return {**smaller_values, **given}, sentence
+        return {**smaller_values, **typed_values}, sentence
 
     def check(self, config: "Config") -> None:
         """Raise InputError if a config's values do not go together."""

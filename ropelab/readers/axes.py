@@ -195,9 +195,9 @@ def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
 
 def read_head_dim(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
     """Return the features of a head of the encoder."""
-    given = part.get("head_dim")
-    if given is not None:
-        return require_whole(given, "head_dim")
+    head_dim = part.get("head_dim")
+    if head_dim is not None:
+        return require_whole(head_dim, "head_dim")
 
     width_key, usual_width = facts["width"]
     heads_key, usual_heads = facts["heads"]

@@ -88,10 +88,10 @@ def read_layers(
         scaling: its dict rope_scaling, as files for transformers 4 have it.
     """
     family = trace.family
-    given = {
+    stated_parts = {
         key: part for key, part in (block or {}).items() if key in family.layer_blocks
     }
-    if family.name == "deepseek_v4" and not given:
+    if family.name == "deepseek_v4" and not stated_parts:
         if scaling is None:
             return read_compressed(trace, "rope_parameters", block)
         return read_compressed(trace, "rope_scaling", scaling or block)
@@ -99,15 +99,15 @@ def read_layers(
     labels = set(family.layer_blocks)
     if family.declares_layer_types:
         labels = list_declared(trace)
-        given = complete_declared(given, labels)
-        if given:
+        stated_parts = complete_declared(stated_parts, labels)
+        if stated_parts:
             scaling = None
-        block = given or None
+        block = stated_parts or None
 
     # These classes fill in the layer types that a block lacks.
     fills_missing = bool(family.scaled_layer_types or family.layer_base_keys)
     # A flat block has the keys of one rotation, and no dict of a layer type.
-    is_flat = block is not None and not given
+    is_flat = block is not None and not stated_parts
     is_refused = bool(scaling) and not family.scaled_layer_types
     if is_flat:
         # A rope_scaling, even an empty one, is laid over the dicts of the layer types,
@@ -133,12 +133,12 @@ def read_layers(
             "rope_scaling is null, which replaces the dicts of its class"
         )
 
-    mark_keys_outside_parts(trace, "rope_parameters", block, given)
-    parts = given
-    if not given:
+    mark_keys_outside_parts(trace, "rope_parameters", block, stated_parts)
+    parts = stated_parts
+    if not stated_parts:
         parts = list_usual_parts(trace, labels)
     elif fills_missing:
-        parts = complete_parts(trace, given)
+        parts = complete_parts(trace, stated_parts)
     return fill_parts(trace, parts, scaling)
 
 
@@ -148,13 +148,13 @@ def refuse_layers(trace: Trace) -> NoReturn:
     raise RefusedError(f"'{trace.family.name}' needs a dict for each of {layers}")
 
 
-def complete_parts(trace: Trace, given: Block) -> dict[str, Any]:
+def complete_parts(trace: Trace, stated_parts: Block) -> dict[str, Any]:
     """Return a dict for each layer type of a class that fills in missing ones.
 
     RefusedError: a given one is null, and its class takes only dicts.
     """
     parts: dict[str, Any] = dict.fromkeys(trace.family.layer_blocks, UNSCALED_PART)
-    for label, part in given.items():
+    for label, part in stated_parts.items():
         if part is not None:
             parts[label] = part
         elif trace.family.refuses_flat:
@@ -219,10 +219,10 @@ def list_declared(trace: Trace) -> set[str]:
     return labels
 
 
-def complete_declared(given: Block, labels: Collection[str]) -> dict[str, Any]:
+def complete_declared(stated_parts: Block, labels: Collection[str]) -> dict[str, Any]:
     """Return a dict for each of the file's own layer types, or none at all."""
     complete = {}
-    for label, part in given.items():
+    for label, part in stated_parts.items():
         if label not in labels:
             continue
         if isinstance(part, dict):

@@ -95,8 +95,8 @@ def check_beside(trace: Trace) -> None:
         return
 
     kind = find_scaling_type(block)
-    given = {**block, "rope_theta": theta} if is_moved_first else block
-    missing = [key for key in REQUIRED.get(kind, ()) if key not in given]
+    complete_block = {**block, "rope_theta": theta} if is_moved_first else block
+    missing = [key for key in REQUIRED.get(kind, ()) if key not in complete_block]
     if missing:
         keys = ", ".join(missing)
         raise RefusedError(f"{names[-1]} is beside {part}, without {keys}")
@@ -127,9 +127,10 @@ def check_layer_types(text: Mapping[str, Any], model_type: str) -> None:
     if isinstance(layers, list):
         names = {str(layer) for layer in layers}
     if not names or names - set(known):
-        given = ", ".join(sorted(names)) or layers
+        stated_names = ", ".join(sorted(names)) or layers
         raise RefusedError(
-            f"layer_types must be a list of known names, not {shorten_value(given)}"
+            "layer_types must be a list of known names, not"
+            f" {shorten_value(stated_names)}"
         )
     needed = NAMES["needed_layer_types"].get(model_type)
     if needed and needed not in names:

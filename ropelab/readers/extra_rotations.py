@@ -78,10 +78,10 @@ def make_spec(
     """Return the spec of a rotation by its row in extra_rotations.toml."""
     spec = choose_frequencies(layers, facts.get("layer", ""))
     key = facts.get("head", "index_head_dim")
-    given = text.get(key)
-    if given is None:
-        given = facts.get("head_dim", 128)
-    head_dim = require_whole(given, key)
+    width = text.get(key)
+    if width is None:
+        width = facts.get("head_dim", 128)
+    head_dim = require_whole(width, key)
     if head_dim < spec.rotary_dim:
         raise RefusedError(f"{key} is {head_dim}, below the {spec.rotary_dim} rotated")
 

@@ -123,9 +123,9 @@ class _Cursor:
 
     def text(self, most: int = LONGEST_STRING) -> str:
         length = self.scalar("Q")
-        kept = self.take(min(length, most))
-        self.skip(length - len(kept))
-        return kept.decode("utf-8", errors="replace")
+        content = self.take(min(length, most))
+        self.skip(length - len(content))
+        return content.decode("utf-8", errors="replace")
 
 
 def read_header(path: Path) -> Header:

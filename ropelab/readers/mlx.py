@@ -45,8 +45,8 @@ def name_file(trace: Trace) -> str:
     files = FILES_OF_TEXTS.get(outer)
     if not files or not trace.prefix:
         return trace.model_type
-    usual, *others = files
-    return trace.model_type if trace.model_type in others else usual
+    usual, *types_with_own_file = files
+    return trace.model_type if trace.model_type in types_with_own_file else usual
 
 
 def find_row(trace: Trace) -> Row:
@@ -144,8 +144,8 @@ class Mlx(Reader):
         if row.get("headless"):
             return reader.read_head_dim(trace, ())
 
-        given, _ = trace.first(keys)
-        if given is not None:
+        width, _ = trace.first(keys)
+        if width is not None:
             return reader.read_head_dim(trace, keys)
         if "head_parts" in row:
             return sum(require_whole(trace.get(key), key) for key in row["head_parts"])

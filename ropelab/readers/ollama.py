@@ -92,10 +92,10 @@ def read_float32(trace: Trace, path: str) -> float:
     value = trace.get(path)
     if value is None:
         return 0.0
-    given = require_number(value, path)
-    if abs(given) > LARGEST_FLOAT32:
+    number = require_number(value, path)
+    if abs(number) > LARGEST_FLOAT32:
         raise RefusedError(f"{path} does not fit into 32 bits")
-    return float(np.float32(given))
+    return float(np.float32(number))
 
 
 def read_type(

@@ -248,7 +248,7 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     if keys is None:
         keys = family.head_keys
         has_null = "head_dim" in keys and trace.has_null("head_dim")
-    given, source = trace.first(keys)
+    width, source = trace.first(keys)
 
     if has_null:
         # The class keeps the null, so that neither its default nor another key counts.
@@ -256,11 +256,11 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
         # `config.head_dim or config.hidden_size // config.num_attention_heads`.
         source = "hidden_size / num_attention_heads"
         head_dim = divide_by_heads(trace, scale=1)
-    elif given is not None:
+    elif width is not None:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):
                 trace.mark(unread, "used", f"not for the head: {source} is given")
-        head_dim = require_whole(given, source)
+        head_dim = require_whole(width, source)
     elif family.head_dim is not None and has_default:
         source = "class default"
         head_dim = family.head_dim

@@ -307,11 +307,11 @@ def find_own_attention(settings: Settings) -> Any:
     The files of PhiMoE give one for each of longrope's tables.
     """
     keys = settings.trace.family.attention_keys
-    given = {settings.number(key) for key in keys}
-    if len(given) > 1:
+    factors = {settings.number(key) for key in keys}
+    if len(factors) > 1:
         raise NotModelledError(f"{' and '.join(keys)} that differ")
-    if given:
-        return given.pop()
+    if factors:
+        return factors.pop()
     return settings.read("attention_factor")
 
 

@@ -87,10 +87,10 @@ def _split_distinct(split: Callable[[object], object]) -> WrapValidator:
     return WrapValidator(read_values)
 
 
-def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
+def _resolved_dtype(dtype: DtypeName, info: ValidationInfo) -> DtypeName:
     if "device" not in info.data:
-        return asked
-    return resolve_dtype(asked, info.data["device"])
+        return dtype
+    return resolve_dtype(dtype, info.data["device"])
 
 
 # The largest whole number that a config may have. Positions are computed in float64,
@@ -294,11 +294,12 @@ class Config(BaseModel):
         shell.
         """
         values = self.changed_fields()
-        given = self.model_fields_set
+        given_fields = self.model_fields_set
         if not self._follows_from(values):
             # A field that was given changes the default of another field. So all fields
             # that were given are typed, also those that equal their usual default.
-            for name, value in self.model_dump(mode="json", include=given).items():
+            dumped = self.model_dump(mode="json", include=given_fields)
+            for name, value in dumped.items():
                 if value not in (None, "", []):
                     values[name] = value
         return write_command(experiment, values, self.argument)
@@ -316,8 +317,8 @@ class Config(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Change some fields, and check the config again as a whole."""
-        given = self.model_dump(include=self.model_fields_set)
-        return type(self).model_validate({**given, **changes})
+        given_values = self.model_dump(include=self.model_fields_set)
+        return type(self).model_validate({**given_values, **changes})
 
 
 C = TypeVar("C", bound=Config)
@@ -389,8 +390,8 @@ def _describe_problem(problem: ErrorDetails, write_field: Callable[[str], str]) 
     if not location:
         # The text of a problem of the whole config names the fields.
         return text
-    given = cut_text(repr(problem["input"]))
-    return f"{field_name} {translate_message(text)}, got {given}"
+    shown_input = cut_text(repr(problem["input"]))
+    return f"{field_name} {translate_message(text)}, got {shown_input}"
 
 
 def translate_message(text: str) -> str:
@@ -417,9 +418,9 @@ def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, 
     config.
     """
     label = Label(path.stem, find_title(values, str(path)), str(path))
-    others = dict(values)
-    others.pop("title", None)
-    return label, others
+    config_values = dict(values)
+    config_values.pop("title", None)
+    return label, config_values
 
 
 def find_title(values: Mapping[str, Any], origin: str) -> str:

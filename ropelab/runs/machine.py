@@ -149,10 +149,10 @@ def resolve_device(device: str) -> str:
     return "cpu"
 
 
-def resolve_dtype(wanted: DtypeName, device: str) -> DtypeName:
+def resolve_dtype(dtype: DtypeName, device: str) -> DtypeName:
     """Resolve `auto`: `bfloat16` where its products are quicker, else `float32`."""
-    if wanted != "auto":
-        return wanted
+    if dtype != "auto":
+        return dtype
     return "bfloat16" if is_bfloat16_quick(device) else "float32"
 
 

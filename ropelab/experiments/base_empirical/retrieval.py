@@ -453,8 +453,8 @@ def _describe_limits(decided: pd.DataFrame) -> list[str]:
     sentences = []
     # Tasks with the same limits share a sentence.
     for values, tasks in with_bound.groupby(columns, sort=False)["task"]:
-        base, works_at, fails_at, bound, bound_ratio, *others = values
-        quarter, quarter_ratio, before, failing = others
+        base, works_at, fails_at, bound, bound_ratio, *nearby_limits = values
+        quarter, quarter_ratio, before, failing = nearby_limits
         verb = "work" if len(tasks) > 1 else "works"
         near_by = ""
         if failing:

@@ -195,10 +195,10 @@ class UndecidedIntervals:
         upper_halves[0] = middle
         upper_halves[2] = width
 
-        kept = np.flatnonzero(chosen_positions & chosen_intervals[self.owner])
-        positions = self.positions[kept]
+        chosen_indices = np.flatnonzero(chosen_positions & chosen_intervals[self.owner])
+        positions = self.positions[chosen_indices]
         new_numbers = chosen_intervals.cumsum() - 1
-        owner = new_numbers[self.owner[kept]]
+        owner = new_numbers[self.owner[chosen_indices]]
 
         return UndecidedIntervals(
             np.concatenate((lower_halves, upper_halves), axis=1),
