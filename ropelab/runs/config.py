@@ -124,7 +124,7 @@ Names = Annotated[tuple[str, ...], AsList]
 # Two names of one number format are one value, and are kept once.
 Formats = Annotated[tuple[str, ...], _split_distinct(read_formats)]
 # Lists of at least one value.
-Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
+NonEmptyTuple = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
 Counts = Annotated[tuple[Count, ...], AsLengths, Field(min_length=1)]
 Naturals = Annotated[tuple[Natural, ...], AsLengths, Field(min_length=1)]
 Bases = Annotated[tuple[Base, ...], AsLengths, Field(min_length=1)]
@@ -165,8 +165,8 @@ def respell(
 
 
 # Marks of the group of options in which help lists a field.
-OfModel = Annotated[T, FieldGroup.MODEL]
-OfEvaluation = Annotated[T, FieldGroup.EVALUATION]
+ModelField = Annotated[T, FieldGroup.MODEL]
+EvaluationField = Annotated[T, FieldGroup.EVALUATION]
 
 
 def group_of(info: FieldInfo) -> FieldGroup:

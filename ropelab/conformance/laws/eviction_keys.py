@@ -174,17 +174,17 @@ def find_layer_of_values(trace: EvictionTrace, values: Tensor) -> int | None:
 class Maps:
     """The rotation of one layer, and maps that code applies in its place by mistake.
 
-    A map is given by the images of the unit vectors, one for each distance:
+    A map is given by the rotated unit vectors, one for each distance:
     [distances, width, width].
     """
 
     def __init__(self, case: Case, layer: int, turn: Turn) -> None:
-        self.images = turn.images
-        self.width = turn.images.shape[-1]
+        self.rotated_units = turn.rotated_units
+        self.width = turn.rotated_units.shape[-1]
         self.spec = find_spec(case, layer)
         # The features that rotate. The features of slow pairs move by less than can be
-        # seen, so that a configuration tells more than the images.
-        self.features = find_rotated_features(turn.images[-1])
+        # seen, so that a configuration tells more than the vectors.
+        self.features = find_rotated_features(turn.rotated_units[-1])
         if self.spec is not None and self.spec.head_dim == self.width:
             self.features = torch.tensor(self.spec.rotated)
 
@@ -195,7 +195,7 @@ class Maps:
         """
         if not before.numel():
             return 0
-        return find_distance(before, after, DISTANCES, self.images)
+        return find_distance(before, after, DISTANCES, self.rotated_units)
 
     def describe_change(
         self, before: Tensor, after: Tensor, right_distance: int
@@ -231,9 +231,9 @@ class Maps:
 
     def describe_map(self, before: Tensor, after: Tensor, right_distance: int) -> str:
         """Return in words which other map was applied."""
-        for words, images in self.list_wrong_maps():
-            for image in images:
-                if are_equal(after, before.to(image.dtype) @ image):
+        for words, rotated_units in self.list_wrong_maps():
+            for matrix in rotated_units:
+                if are_equal(after, before.to(matrix.dtype) @ matrix):
                     return words
 
         all_features = range(self.width)
@@ -264,10 +264,10 @@ class Maps:
 
     def describe_pairs(self, before: Tensor, after: Tensor, right_distance: int) -> str:
         """Return the first pair that is rotated by another angle, in words."""
-        image = self.images[DISTANCES.index(right_distance)].to(before.dtype)
+        matrix = self.rotated_units[DISTANCES.index(right_distance)].to(before.dtype)
         pairs_before = self.pair_up(before)
         pairs_after = self.pair_up(after)
-        right_pairs = self.pair_up(before @ image)
+        right_pairs = self.pair_up(before @ matrix)
         # The angle of each pair, from all rows, heads and slots together.
         turned = (pairs_after * pairs_before.conj()).sum(dim=(0, 1, 2))
         right_turned = (right_pairs * pairs_before.conj()).sum(dim=(0, 1, 2))
@@ -299,7 +299,7 @@ class Maps:
     def is_adjacent(self) -> bool:
         """Return True if the first feature that rotates mixes with its neighbour."""
         first = int(self.features[0])
-        image_by_1 = self.images[DISTANCES.index(1)]
+        image_by_1 = self.rotated_units[DISTANCES.index(1)]
         components = image_by_1[first].abs()
         # The feature itself has the largest component, and is left out.
         components[first] = 0
@@ -314,10 +314,12 @@ class Maps:
         for right_order, other_order in ((half, adjacent), (adjacent, half)):
             # Where the other layout has a feature, the right one has `order`.
             order = self.features[right_order.argsort()[other_order]]
-            images = self.images.clone()
+            rotated_units = self.rotated_units.clone()
             rows = self.features[:, None]
-            images[:, rows, self.features] = self.images[:, order[:, None], order]
-            yield "are rotated in the pairs of the other layout", images
+            rotated_units[:, rows, self.features] = self.rotated_units[
+                :, order[:, None], order
+            ]
+            yield "are rotated in the pairs of the other layout", rotated_units
         words = (
             "have first features of pairs that were overwritten before the second ones"
             " were computed from them"
@@ -336,12 +338,12 @@ class Maps:
         layout = "adjacent" if self.is_adjacent() else "half"
         order = self.features[order_features(len(self.features), layout)]
         first, second = order.chunk(2)
-        cos = self.images[:, first, first]
-        sin = self.images[:, first, second]
-        images = self.images.clone()
-        images[:, first, second] = cos * sin
-        images[:, second, second] = cos - sin**2
-        return images
+        cos = self.rotated_units[:, first, first]
+        sin = self.rotated_units[:, first, second]
+        rotated_units = self.rotated_units.clone()
+        rotated_units[:, first, second] = cos * sin
+        rotated_units[:, second, second] = cos - sin**2
+        return rotated_units
 
     def list_frequencies(self) -> Iterator[tuple[str, Tensor]]:
         """Yield frequencies other than the layer's, with the words for each."""
@@ -364,14 +366,14 @@ class Maps:
         pairs = len(frequencies)
         first = order[:pairs]
         second = order[pairs:]
-        images = torch.eye(self.width, dtype=torch.float64)
-        images = images.repeat(len(DISTANCES), 1, 1)
+        rotated_units = torch.eye(self.width, dtype=torch.float64)
+        rotated_units = rotated_units.repeat(len(DISTANCES), 1, 1)
         angles = torch.tensor(DISTANCES, dtype=torch.float64)[:, None] * frequencies
-        images[:, first, first] = angles.cos()
-        images[:, second, second] = angles.cos()
-        images[:, first, second] = angles.sin()
-        images[:, second, first] = -angles.sin()
-        return images.to(self.images.dtype)
+        rotated_units[:, first, first] = angles.cos()
+        rotated_units[:, second, second] = angles.cos()
+        rotated_units[:, first, second] = angles.sin()
+        rotated_units[:, second, first] = -angles.sin()
+        return rotated_units.to(self.rotated_units.dtype)
 
 
 def find_spec(case: Case, layer: int) -> RopeSpec | None:
@@ -394,9 +396,9 @@ def order_features(width: int, layout: str) -> Tensor:
     return torch.cat([features[::2], features[1::2]])
 
 
-def find_rotated_features(image: Tensor) -> Tensor:
+def find_rotated_features(matrix: Tensor) -> Tensor:
     """Return the features that a rotation by one position changes."""
-    unmoved = torch.eye(len(image), dtype=image.dtype, device=image.device)
+    unmoved = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     # Slow pairs move by little, so that the bound is lower than for equal keys.
-    changes = (image - unmoved).abs().amax(dim=1)
+    changes = (matrix - unmoved).abs().amax(dim=1)
     return (changes > EQUAL / 10).nonzero().flatten()

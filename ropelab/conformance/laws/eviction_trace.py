@@ -84,7 +84,7 @@ def find_distance(
     before: Tensor,
     after: Tensor,
     distances: Sequence[int],
-    images: Tensor,
+    rotated_units: Tensor,
 ) -> int | None:
     """Return the distance whose rotation turns the keys before into the keys after;
     None if no distance does.
@@ -93,10 +93,11 @@ def find_distance(
         before: keys [..., head_dim].
         after: the keys that they became.
         distances: the distances to try, in positions.
-        images: the unit vectors rotated by each distance [distances, head_dim, head_dim].
+        rotated_units: the unit vectors rotated by each distance: [distances, head_dim,
+            head_dim].
     """
-    for distance, image in zip(distances, images, strict=True):
-        if are_equal(after, before.to(image.dtype) @ image):
+    for distance, matrix in zip(distances, rotated_units, strict=True):
+        if are_equal(after, before.to(matrix.dtype) @ matrix):
             return distance
     return None
 

@@ -163,7 +163,9 @@ def explain(case: Case, steps: Steps) -> str:
     for slot, token in enumerate(tokens):
         key_of_token = steps.keys[:, :, token]
         key = keys[:, :, slot]
-        positions.append(find_distance(key_of_token, key, distances, turn.images))
+        positions.append(
+            find_distance(key_of_token, key, distances, turn.rotated_units)
+        )
 
     moved_up = list(range(len(tokens)))
     if positions in (tokens, moved_up):
@@ -196,7 +198,7 @@ def compare_layers(case: Case, steps: Steps) -> str:
             assert newest is not None
             newest_key, _ = newest
             key = keys[:, :, slot : slot + 1]
-            moves.append(find_distance(newest_key, key, distances, turn.images))
+            moves.append(find_distance(newest_key, key, distances, turn.rotated_units))
 
         if layer == 0:
             moves_of_first = moves

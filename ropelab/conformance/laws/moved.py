@@ -112,7 +112,7 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
             continue
         # The matrix that rotates keys by the distance. Its rows are the rotated unit
         # vectors.
-        (matrix,) = turn.images
+        (matrix,) = turn.rotated_units
         keys = entry[turn.part]
         parts = list(entry)
         parts[turn.part] = (keys.to(matrix.dtype) @ matrix).to(keys.dtype)
