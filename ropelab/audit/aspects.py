@@ -93,7 +93,7 @@ def choose_rotations(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     """Yield the rotations beside that of the main layers, and the pairs of features,
     where a file or its class has them, each with its description.
     """
-    _, text = find_language_part(case.document.config)
+    _, language_part = find_language_part(case.document.config)
     for layer, reference_spec in case.reference.layers.items():
         # The rotation of the main layers is compared elsewhere.
         if reference_spec is not case.spec:
@@ -102,11 +102,11 @@ def choose_rotations(case: AuditCase) -> Iterator[tuple[str, Describe]]:
             )
             yield f"{layer} layers", describe
 
-    for name in list_rotations(text):
+    for name in list_rotations(language_part):
         describe = partial(describe_rotation, case=case, name=name)
         yield EXTRA_NAMES[name], describe
 
-    if any(key in text for key in ASPECT_FACTS["pairing"]["keys"]):
+    if any(key in language_part for key in ASPECT_FACTS["pairing"]["keys"]):
         yield "pairs of features", describe_pairing
 
 
@@ -114,17 +114,19 @@ def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     """Yield the aspects of a file or its class that are not among those of
     `choose_rotations`, each with its description.
     """
-    _, text = find_language_part(case.document.config)
+    _, language_part = find_language_part(case.document.config)
     model_type = case.reference.model_type
-    has_keys = any(key in text for key in FLAG_KEYS)
+    has_keys = any(key in language_part for key in FLAG_KEYS)
     rule = case.reference.layer_rule
     if has_keys or rule not in ("", "every") or has_unrotated(case):
         yield "layers without rotation", describe_unrotated
 
-    has_temperature = any(text.get(key) for key in ASPECT_FACTS["temperature"]["keys"])
+    has_temperature = any(
+        language_part.get(key) for key in ASPECT_FACTS["temperature"]["keys"]
+    )
     if model_type in ASPECT_FACTS["temperature"]["types"] or has_temperature:
         name = "factor on queries in layers without rotation"
-        yield name, partial(describe_temperature, text=text)
+        yield name, partial(describe_temperature, language_part=language_part)
     if case.block.get("llama_4_scaling_beta"):
         yield "factor on queries (llama_4_scaling_beta)", describe_beta
 
@@ -136,10 +138,10 @@ def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
             yield name, partial(describe_vision, spec=spec)
 
     for key in ASPECT_FACTS["unread"]:
-        value = text.get(key) or case.document.config.get(key)
+        value = language_part.get(key) or case.document.config.get(key)
         if value:
             yield key, partial(describe_unread, key=key, value=value)
-    has_keys_of_axes = case.block.get("mrope_section") or text.get("rope_3d")
+    has_keys_of_axes = case.block.get("mrope_section") or language_part.get("rope_3d")
     types_with_axes = ASPECT_FACTS["axes"]["types"]
     has_axes = case.document.config.get("model_type") in types_with_axes
     if has_keys_of_axes or has_axes or case.spec.axes is not None:
@@ -215,7 +217,7 @@ def name_layers(layers: list[int], count: int) -> str:
     return f"{numbers}{more} of {count}"
 
 
-def describe_temperature(reading: Reading, text: Mapping[str, Any]) -> str:
+def describe_temperature(reading: Reading, language_part: Mapping[str, Any]) -> str:
     """Say by which factor queries at position p are multiplied in Llama 4."""
     runtime = reading.runtime.name
     if reading.model_type not in ASPECT_FACTS["temperature"]["types"]:
@@ -226,9 +228,9 @@ def describe_temperature(reading: Reading, text: Mapping[str, Any]) -> str:
     floor = 8192
     scale = 0.1
     if runtime in ASPECT_FACTS["temperature"]["read_by"]:
-        is_applied = bool(text.get("attn_temperature_tuning", True))
-        floor = text.get("floor_scale", floor)
-        scale = text.get("attn_scale", scale)
+        is_applied = bool(language_part.get("attn_temperature_tuning", True))
+        floor = language_part.get("floor_scale", floor)
+        scale = language_part.get("attn_scale", scale)
     elif runtime != "llama.cpp":
         # llama.cpp has the numbers above in its code. The code of no other runtime was
         # read.

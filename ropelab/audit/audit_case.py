@@ -59,18 +59,18 @@ class AuditCase:
     @property
     def maximum(self) -> Any:
         """The value of max_position_embeddings."""
-        _, text = find_language_part(self.document.config)
-        return text.get(MAXIMUM)
+        _, language_part = find_language_part(self.document.config)
+        return language_part.get(MAXIMUM)
 
     @property
     def block(self) -> Mapping[str, Any]:
         """The keys of rope_parameters, or of rope_scaling in older files."""
-        _, text = find_language_part(self.document.config)
-        _, block = find_rope_block(text)
+        _, language_part = find_language_part(self.document.config)
+        _, block = find_rope_block(language_part)
         return block
 
     @property
-    def kind(self) -> Any:
+    def scaling_type(self) -> Any:
         """The name of the scaling in the block."""
         return self.block.get("rope_type") or self.block.get("type")
 
@@ -119,8 +119,8 @@ class AuditCase:
 
     def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
         """Return a rotation that is not the one of attention, as a runtime computes it."""
-        _, text = find_language_part(self.document.config)
-        return read_rotation(reading.runtime.name, name, text, reading.layers)
+        _, language_part = find_language_part(self.document.config)
+        return read_rotation(reading.runtime.name, name, language_part, reading.layers)
 
 
 def measure_distance(

@@ -24,7 +24,7 @@ def find_length_to_claim(case: AuditCase) -> int | None:
     claim this length. None: the file claims it already, or has another scaling, or its
     factor or one of its lengths is missing or makes no sense.
     """
-    if case.kind != "yarn":
+    if case.scaling_type != "yarn":
         return None
     # The names that are passed below are for messages, and none is shown here.
     try:
@@ -94,7 +94,10 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
 
 def list_unscaled(case: AuditCase) -> list[str]:
     """Return the runtimes that pass over a scaling."""
-    if not isinstance(case.kind, str) or case.kind in ("default", "mrope"):
+    if not isinstance(case.scaling_type, str) or case.scaling_type in (
+        "default",
+        "mrope",
+    ):
         return []
     names = [name for name, spec in case.specs if is_plain(spec)]
     if len(names) < len(case.specs):
@@ -160,7 +163,7 @@ def list_scaled_from_other_length(case: AuditCase) -> list[str]:
     """Return the runtimes that scale from another trained length than the reference, and
     whose angles differ for this reason.
     """
-    if case.kind not in ("yarn", "llama3", "longrope"):
+    if case.scaling_type not in ("yarn", "llama3", "longrope"):
         return []
     names = []
     for name, spec in case.specs:

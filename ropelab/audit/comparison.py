@@ -184,7 +184,7 @@ def name_place(rotation: str, layers: str) -> str:
 
 def list_specs(file_audit: FileAudit) -> dict[str, dict[str, RopeSpec]]:
     """Return the rotations of each runtime that reads a file, by `name_place`."""
-    _, text = find_language_part(file_audit.document.config)
+    _, language_part = find_language_part(file_audit.document.config)
     specs: dict[str, dict[str, RopeSpec]] = {}
     for reading in file_audit.readings:
         if not reading.layers:
@@ -192,7 +192,7 @@ def list_specs(file_audit: FileAudit) -> dict[str, dict[str, RopeSpec]]:
         specs_of_runtime = specs.setdefault(reading.runtime.name, {})
         for layer, spec in reading.layers.items():
             specs_of_runtime[name_place(MAIN, layer)] = spec
-        for name in list_rotations(text):
+        for name in list_rotations(language_part):
             spec_of_rotation = file_audit.read_rotation(reading, name).spec
             if spec_of_rotation is not None:
                 specs_of_runtime[name_place(name, "all")] = spec_of_rotation

@@ -168,9 +168,9 @@ def choose_plain(scaled: Emission, plain: WantedRotation, spec: RopeSpec) -> Emi
         return scaled
 
     emission = write_text(scaled.target, plain)
-    kind = plain.source.unscalable
+    model_type = plain.source.unscalable
     reason = (
-        f"the class of '{kind}' in transformers rotates by numbers in its code and reads"
+        f"the class of '{model_type}' in transformers rotates by numbers in its code and reads"
         f" no rope_scaling: positions from {spec.trained_len} on cannot be scaled by a"
         " file"
     )
@@ -191,8 +191,10 @@ def note_on_method(rotation: WantedRotation, spec: RopeSpec) -> str:
     new = shorten_numbers(rotation.method)
     notes = []
     if rotation.source.unscalable:
-        kind = rotation.source.unscalable
-        notes.append(f"the class of '{kind}' in transformers reads no rope_scaling")
+        model_type = rotation.source.unscalable
+        notes.append(
+            f"the class of '{model_type}' in transformers reads no rope_scaling"
+        )
     if not isinstance(spec.scaling, scalings.Unscaled):
         notes.append(f"the file's own {method_of_file} is replaced by {new}")
     window = rotation.source.window
@@ -210,8 +212,8 @@ def read_trained_length(file: str, model: str) -> int:
         return find_model(model).trained_len
 
     source, spec = read_model_file(file or model, read_source(file or model).config)
-    kind = (str(source.text.get("model_type")), spec.trained_len)
-    return TRAINED_LENGTHS.get(kind, spec.trained_len)
+    type_and_length = (str(source.language_part.get("model_type")), spec.trained_len)
+    return TRAINED_LENGTHS.get(type_and_length, spec.trained_len)
 
 
 def note_on_window(rotation: WantedRotation, spec: RopeSpec) -> str:

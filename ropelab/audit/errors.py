@@ -102,7 +102,11 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
         ratio = case.maximum / case.block[ORIGINAL]
         why = f": their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
         fix = advise_length(case, length)
-        yield blame_runtimes(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
+        yield blame_runtimes(
+            case, "E08", by_ratio, kind=case.scaling_type, why=why, fix=fix
+        )
     if unscaled:
         fix = "ropelab emit --target, for the form that it reads"
-        yield blame_runtimes(case, "E08", unscaled, kind=case.kind, why="", fix=fix)
+        yield blame_runtimes(
+            case, "E08", unscaled, kind=case.scaling_type, why="", fix=fix
+        )

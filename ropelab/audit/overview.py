@@ -109,8 +109,8 @@ def list_runtimes(case: AuditCase) -> Rows:
     a `problem`: the reason why the runtime computes no rotation.
     """
     rows: list[dict[str, Any]] = []
-    _, text = find_language_part(case.document.config)
-    extra_rotations = list_rotations(text)
+    _, language_part = find_language_part(case.document.config)
+    extra_rotations = list_rotations(language_part)
     for reading in case.readings:
         about = {
             "runtime": reading.runtime.name,
@@ -281,8 +281,8 @@ def find_format(config: Mapping[str, Any], requested_name: str = "") -> FloatFor
     if requested_name:
         return FORMATS[check_known("--dtype", requested_name, FORMATS)]
 
-    _, text = find_language_part(config)
-    for part in (text, config):
+    _, language_part = find_language_part(config)
+    for part in (language_part, config):
         for key in ("dtype", "torch_dtype"):
             value = part.get(key)
             if not isinstance(value, str):

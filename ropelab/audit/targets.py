@@ -169,8 +169,8 @@ def write_hf4(rotation: WantedRotation) -> Fragment:
     if not block and source.older_family.needs_block:
         block = {"rope_type": "default"}
     if block:
-        kind = block["rope_type"]
-        block = {"rope_type": kind, "type": kind, **block}
+        scaling_type = block["rope_type"]
+        block = {"rope_type": scaling_type, "type": scaling_type, **block}
         names = source.older_family.block_keys
         # Classes that require the key `type` take only the keys that they list.
         if "type" in names:
@@ -253,10 +253,10 @@ def write_sglang(rotation: WantedRotation) -> Fragment:
 
 @register_flags_writer("llamafactory")
 def write_llamafactory(rotation: WantedRotation) -> Fragment:
-    kind = None
+    scaling_type = None
     if rotation.has_raised_factor or not rotation.own_block:
-        kind = make_block(rotation).get("rope_type")
-    scaling = kind if kind in LLAMAFACTORY else "null"
+        scaling_type = make_block(rotation).get("rope_type")
+    scaling = scaling_type if scaling_type in LLAMAFACTORY else "null"
     return {"rope_scaling": scaling, "cutoff_len": rotation.context}
 
 

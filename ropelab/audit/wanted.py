@@ -58,7 +58,7 @@ class ModelFile:
     # whole file.
     nest: Sequence[str] = ()
     # The part itself.
-    text: Mapping[str, Any] = field(default_factory=dict)
+    language_part: Mapping[str, Any] = field(default_factory=dict)
     # The layer type that is scaled.
     scaled_layer: str = ""
     # The block of each layer type, where each has one.
@@ -79,7 +79,7 @@ class ModelFile:
     @property
     def block(self) -> tuple[str, Mapping[str, Any]]:
         """The name and the content of the block that is scaled."""
-        name, block = find_rope_block(self.text)
+        name, block = find_rope_block(self.language_part)
         return name, self.layers.get(self.scaled_layer, block)
 
     @property
@@ -87,13 +87,15 @@ class ModelFile:
         """The names of blocks, lengths and sizes of a head that the file gives."""
         names = (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS)
         _, block = self.block
-        return {name for name in names if self.text.get(name) or block.get(name)}
+        return {
+            name for name in names if self.language_part.get(name) or block.get(name)
+        }
 
     @property
     def older_family(self) -> Family:
         """The facts about the class of the model type in transformers 4."""
-        kind = str(self.text.get("model_type"))
-        return find_family(kind, registry.RUNTIMES["transformers-4.57"].release)
+        model_type = str(self.language_part.get("model_type"))
+        return find_family(model_type, registry.RUNTIMES["transformers-4.57"].release)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +157,8 @@ def make_file(model: KnownModel) -> Fragment:
 
     inner = CLASSES["texts"].get(model.model_type)
     if inner and model.model_type not in CLASSES["flat"]:
-        text = {"model_type": inner, **keys}
-        return {"model_type": model.model_type, "text_config": text}
+        language_part = {"model_type": inner, **keys}
+        return {"model_type": model.model_type, "text_config": language_part}
     return {"model_type": model.model_type, **keys}
 
 
@@ -184,15 +186,15 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
     Both are as transformers 5 reads them or, if it does not read the file, as another
     runtime does.
     """
-    prefix, text = find_language_part(config)
+    prefix, language_part = find_language_part(config)
     reading = registry.read_by_reference(name, config)
     by_reference = reading.runtime.name == registry.REFERENCE
     spec = reading.layers[reading.main_layer]
     # vLLM claims less by default than the file states.
     if not by_reference and isinstance(spec.scaling, scalings.LongRope):
-        spec = replace(spec, claimed_len=text.get(MAXIMUM))
+        spec = replace(spec, claimed_len=language_part.get(MAXIMUM))
     scaled_length = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
-    if any(text.get(key) == scaled_length for key in VLLM_LENGTHS):
+    if any(language_part.get(key) == scaled_length for key in VLLM_LENGTHS):
         # The file states the length after scaling under one of these keys, and the
         # length before scaling as the maximum.
         spec = replace(spec, claimed_len=scaled_length)
@@ -203,12 +205,12 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
     if by_reference:
         other_layers = dict(reading.layers)
         other_layers.pop(scaled_layer, None)
-    layers = load_block(text) if scaled_layer != "all" else {}
+    layers = load_block(language_part) if scaled_layer != "all" else {}
     family = find_family(reading.model_type)
     file = ModelFile(
         config,
         nest=prefix.split(".")[:-1],
-        text=text,
+        language_part=language_part,
         scaled_layer=scaled_layer,
         layers=layers,
         other_layers=other_layers,
@@ -246,7 +248,7 @@ def keep_scaling(
         longest = max(spec.length, reached)
 
     kept_block: Fragment = {**raised_block, "rope_theta": spec.base}
-    patched: Fragment = {**source.text, MAXIMUM: longest, key: kept_block}
+    patched: Fragment = {**source.language_part, MAXIMUM: longest, key: kept_block}
     # In files of transformers 5 each layer type may have a block.
     if source.layers:
         if "rope_scaling" in patched:
@@ -274,7 +276,7 @@ def choose_scaling(
 
     The second value is a note on the trained length; it may be empty.
     """
-    model_type = str(source.text.get("model_type"))
+    model_type = str(source.language_part.get("model_type"))
     trained = TRAINED_LENGTHS.get((model_type, spec.trained_len))
     is_unscaled = isinstance(spec.scaling, scalings.Unscaled)
     note = ""
@@ -330,9 +332,9 @@ def raise_factor(
 
     The second value is a note on the factor; it is empty if the context needs none.
     """
-    kind = block.get("rope_type") or block.get("type")
+    scaling_type = block.get("rope_type") or block.get("type")
     is_longrope = isinstance(spec.scaling, scalings.LongRope)
-    raised_block: Fragment = {"rope_type": "longrope" if is_longrope else kind}
+    raised_block: Fragment = {"rope_type": "longrope" if is_longrope else scaling_type}
     for key, value in block.items():
         if key not in ("type", "rope_type", "rope_theta"):
             raised_block[key] = value
@@ -348,8 +350,8 @@ def raise_factor(
     # YaRN reaches its factor times the trained length, whatever the file states.
     if isinstance(spec.scaling, scalings.Yarn):
         limit = reach
-    note = f"the file's own {kind} reaches {limit} tokens"
-    if kind not in TYPES_WITH_RAISABLE_FACTOR:
+    note = f"the file's own {scaling_type} reaches {limit} tokens"
+    if scaling_type not in TYPES_WITH_RAISABLE_FACTOR:
         return raised_block, f"{note}, and has no factor to raise; --method replaces it"
 
     raised_block["factor"] = factor * context / limit

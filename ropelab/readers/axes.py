@@ -63,15 +63,17 @@ def find_facts(group: str, model_type: str) -> Mapping[str, Any] | None:
     return None
 
 
-def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | None:
+def read_axes(
+    language_part: Mapping[str, Any], spec: RopeSpec, runtime: str
+) -> Axes | None:
     """Return which axis moves each pair of a language model's heads.
 
     None: positions have one axis, or it is not known which pairs each axis moves, or
     the sections of the file do not fit the pairs. RefusedError: the class stops at such
     sections.
     """
-    _, block = find_rope_block(text)
-    facts = find_facts("text", str(text.get("model_type")))
+    _, block = find_rope_block(language_part)
+    facts = find_facts("text", str(language_part.get("model_type")))
     sections = block.get("mrope_section")
     arrangement = None
     if facts is not None:
@@ -236,8 +238,8 @@ def read_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
 
 def make_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
     """Return how a model counts positions; an error names a refused value."""
-    _, text = find_language_part(config)
-    facts = find_facts("text", str(text.get("model_type")))
+    _, language_part = find_language_part(config)
+    facts = find_facts("text", str(language_part.get("model_type")))
     if facts is None:
         return None
 
@@ -267,8 +269,8 @@ def add_axes(
     """Return the layers of a language model with the axes that move their pairs."""
     if runtime not in RUNTIMES_WITH_AXES:
         return layers
-    _, text = find_language_part(config)
+    _, language_part = find_language_part(config)
     return {
-        name: replace(spec, axes=read_axes(text, spec, runtime))
+        name: replace(spec, axes=read_axes(language_part, spec, runtime))
         for name, spec in layers.items()
     }

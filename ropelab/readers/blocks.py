@@ -50,7 +50,7 @@ def find_labels(trace: Trace) -> Collection[str]:
     """Return the layer types that a file declares, or else the layer types of its
     class.
     """
-    declared = trace.text.get("layer_types")
+    declared = trace.language_part.get("layer_types")
     if isinstance(declared, list) and len(declared) < FIRST_IGNORED_LABEL_COUNT:
         labels = {label for label in declared if isinstance(label, str)}
         if labels:
@@ -171,7 +171,7 @@ def refuse_incomplete_layers(trace: Trace) -> None:
     NotModelledError: the older key has the dicts.
     """
     family = trace.family
-    scaling = trace.text.get("rope_scaling")
+    scaling = trace.language_part.get("rope_scaling")
     if family.keeps_rope_scaling and scaling is not None:
         needed = find_labels(trace) or family.layer_blocks
         if isinstance(scaling, Mapping) and set(needed) <= scaling.keys():
@@ -210,7 +210,7 @@ def list_declared(trace: Trace) -> set[str]:
 
     NotModelledError: the class does not know one of these types.
     """
-    types = trace.text.get("layer_types")
+    types = trace.language_part.get("layer_types")
     if not isinstance(types, list):
         return {"full_attention"}
     labels = {str(label) for label in types}
@@ -331,7 +331,7 @@ def stop_unrotated(trace: Trace) -> None:
 
 def choose_for_layer(trace: Trace, value: Any, layer: str) -> Any:
     """Return the value of a layer type, where a file has one for each layer (Step 3.5)."""
-    types = trace.text.get("layer_types")
+    types = trace.language_part.get("layer_types")
     if not isinstance(value, list) or not isinstance(types, list):
         return value
     if layer not in types[: len(value)]:
@@ -386,26 +386,26 @@ def fill_type(settings: Settings, where: str) -> None:
             note = "rope_type wins in transformers 5"
             trace.mark(f"{where}.type", "overridden", note)
     else:
-        kind = trace.get(f"{where}.type", "default", "translated")
+        scaling_type = trace.get(f"{where}.type", "default", "translated")
         source = f"{where}.type" if "type" in settings.values else "default"
-        settings.put("rope_type", kind, source)
+        settings.put("rope_type", scaling_type, source)
 
-    kind = settings.get("rope_type")
+    scaling_type = settings.get("rope_type")
     name = trace.family.name
-    if name == "phi3" and kind in ("su", "yarn"):
-        if kind == "su" and ORIGINAL not in settings.values:
+    if name == "phi3" and scaling_type in ("su", "yarn"):
+        if scaling_type == "su" and ORIGINAL not in settings.values:
             # The class fills in the length, but only after it has asked for it.
             raise RefusedError(f"su without {ORIGINAL} beside it")
         settings.values["rope_type"] = "longrope"
-    if name == "sarvam_mla" and kind == "deepseek_yarn":
+    if name == "sarvam_mla" and scaling_type == "deepseek_yarn":
         # The class of this model also drops the older key.
         settings.values["rope_type"] = "yarn"
         settings.values.pop("type", None)
-    if name == "hunyuan_vl_text" and kind == "xdrope":
+    if name == "hunyuan_vl_text" and scaling_type == "xdrope":
         settings.values["rope_type"] = "dynamic"
 
     has_axes = name.startswith(MROPE_TYPES) or not trace.family.has_known_defaults
-    if kind == "mrope" and has_axes:
+    if scaling_type == "mrope" and has_axes:
         settings.values["rope_type"] = "default"
 
 

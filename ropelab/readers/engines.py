@@ -55,9 +55,9 @@ class Exllama(Reader):
         name = "type"
         if "rope_type" in settings.values:
             name = "rope_type"
-        kind = settings.read(name)
+        scaling_type = settings.read(name)
         # A type of null means no scaling.
-        return "default" if kind is None else kind
+        return "default" if scaling_type is None else scaling_type
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
         width = settings.trace.get("rotary_dim")

@@ -104,14 +104,14 @@ def _read_other(path: Path, other: Path, place: int, count: int) -> Header:
 
 
 def _read_number(
-    path: Path, header: Header, key: str, kind: int, default: int | None = None
+    path: Path, header: Header, key: str, value_type: int, default: int | None = None
 ) -> int:
     """Return the value of a key; InputError: it has another type, or is not there and
     has no default.
     """
     if key not in header.fields and default is not None:
         return default
-    if header.kinds.get(key) != (kind,):
+    if header.kinds.get(key) != (value_type,):
         raise InputError(
             f"{path} is refused by llama.cpp: {key} is missing or of another type"
         )

@@ -167,11 +167,11 @@ class Reader:
 
     def make_scaling(self, settings: Settings) -> MadeScaling:
         """Make the scaling by the rule of its type; RefusedError for an unknown type."""
-        kind = self.find_type(settings)
-        if not isinstance(kind, str) or kind not in self.rules:
-            raise RefusedError(self.refusal_of_type.format(kind))
-        settings.values["rope_type"] = kind
-        return self.rules[kind].make_scaling(settings)
+        scaling_type = self.find_type(settings)
+        if not isinstance(scaling_type, str) or scaling_type not in self.rules:
+            raise RefusedError(self.refusal_of_type.format(scaling_type))
+        settings.values["rope_type"] = scaling_type
+        return self.rules[scaling_type].make_scaling(settings)
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
         """Return the number of features that rotate."""

@@ -104,9 +104,9 @@ class Server(Transformers5):
 
     def make_spec(self, settings: Settings) -> RopeSpec:
         # The loading by transformers has to pass first.
-        kind = Transformers5.find_type(self, settings)
-        if isinstance(kind, str) and kind in Transformers5.rules:
-            settings.needs(*Transformers5.rules[kind].needs)
+        scaling_type = Transformers5.find_type(self, settings)
+        if isinstance(scaling_type, str) and scaling_type in Transformers5.rules:
+            settings.needs(*Transformers5.rules[scaling_type].needs)
 
         family = settings.trace.family
         base = settings.get("rope_theta")
@@ -116,10 +116,10 @@ class Server(Transformers5):
             raise NotModelledError("a base of 0, with which its layers rotate nothing")
 
         # The configuration class refuses the type.
-        if family.name.startswith(STRICT_TYPES) and kind in family.refuses:
-            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+        if family.name.startswith(STRICT_TYPES) and scaling_type in family.refuses:
+            raise RefusedError(f"'{family.name}' takes no rope type '{scaling_type}'")
         is_compressed = family.name == "deepseek_v4" and settings.layer == "compress"
-        if is_compressed and kind != "yarn":
+        if is_compressed and scaling_type != "yarn":
             raise NotModelledError(
                 "DeepSeek-V4's compressed layers with anything but yarn"
             )
@@ -158,14 +158,14 @@ class Server(Transformers5):
         return reader.Reader.make_scaling(self, settings)
 
     def find_type(self, settings: Settings) -> Any:
-        kind = settings.get("rope_type")
+        scaling_type = settings.get("rope_type")
         family = settings.trace.family
         if family.drops_scaling:
             return "default"
-        is_scaled_latent = family.latent and kind != "default"
+        is_scaled_latent = family.latent and scaling_type != "default"
         if is_scaled_latent and family.name not in TYPES_WITH_OWN_SCALING:
             return LATENT_TYPE
-        return kind
+        return scaling_type
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
         family = settings.trace.family
@@ -246,12 +246,12 @@ def read_scaling_beside_base(trace: Trace) -> Settings:
     settings = Settings(trace)
     settings.put("rope_theta", base, source or "default of the model file")
 
-    kind = trace.get("rope_type") or "original"
+    scaling_type = trace.get("rope_type") or "original"
     settings.put("rope_type", "default", "rope_type")
-    if kind == "original":
+    if scaling_type == "original":
         return settings
-    if kind not in ("yarn", "yarn_linear"):
-        raise NotModelledError(f"a rope_type of '{shorten_value(kind)}'")
+    if scaling_type not in ("yarn", "yarn_linear"):
+        raise NotModelledError(f"a rope_type of '{shorten_value(scaling_type)}'")
 
     settings.put("rope_type", "yarn", "rope_type")
     key_of_value = {

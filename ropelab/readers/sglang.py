@@ -37,7 +37,7 @@ def refuse_params(trace: Trace) -> None:
     NotModelledError: it is loaded as a model whose code was not read for it
     (adapt_config_dict in srt/utils/hf_transformers/mistral_utils.py).
     """
-    params = trace.text.get(OWN_PARAMS)
+    params = trace.language_part.get(OWN_PARAMS)
     if params is None:
         return
 
@@ -79,7 +79,7 @@ class Sglang(Server):
     def find_pairing(self, trace: Trace) -> Any:
         # The weights beside a params.json have adjacent pairs. vLLM reorders them,
         # SGLang rotates them as they are (mistral_utils.py:93).
-        if OWN_PARAMS in trace.text and not trace.family.latent:
+        if OWN_PARAMS in trace.language_part and not trace.family.latent:
             return "interleaved"
         return super().find_pairing(trace)
 
@@ -87,16 +87,16 @@ class Sglang(Server):
         family = settings.trace.family
         if family.name in UNSCALED_TYPES:
             return "default"
-        kind = super().find_type(settings)
+        scaling_type = super().find_type(settings)
         # mistral_utils.py:163 names the scaling of any params.json so.
-        if OWN_PARAMS in settings.trace.text and kind == "yarn":
+        if OWN_PARAMS in settings.trace.language_part and scaling_type == "yarn":
             return LATENT_TYPE
-        return kind
+        return scaling_type
 
     def limit_length(self, settings: Settings) -> tuple[int, int]:
         trace = settings.trace
         factor = settings.get("factor")
-        if OWN_PARAMS in trace.text:
+        if OWN_PARAMS in trace.language_part:
             # _remap_general_mistral_args fills in this key, which comes before the usual
             # one.
             length, _ = trace.first(("max_seq_len",), 128_000)

@@ -90,35 +90,38 @@ class LlamaFactory(Transformers4):
     """transformers 4 after LLaMA-Factory has replaced the block."""
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        kind = trace.flags.get("rope_scaling", "null")
-        if kind not in (*LLAMAFACTORY, "null"):
+        scaling_type = trace.flags.get("rope_scaling", "null")
+        if scaling_type not in (*LLAMAFACTORY, "null"):
             raise RefusedError(f"rope_scaling must be one of {', '.join(LLAMAFACTORY)}")
-        if kind != "null":
-            trace.text = {**trace.text, **extend_length(trace, kind)}
+        if scaling_type != "null":
+            trace.language_part = {
+                **trace.language_part,
+                **extend_length(trace, scaling_type),
+            }
         return super().read(trace)
 
 
-def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
+def extend_length(trace: Trace, scaling_type: str) -> dict[str, Any]:
     """Return the keys that LLaMA-Factory sets for training.
 
     There are none if LLaMA-Factory's cutoff is not beyond the length of the model.
-    `kind` is the scaling type that the user asks for.
+    `scaling_type` is the scaling type that the user asks for.
     """
     block_of_file: Mapping[str, Any] = {}
     if trace.has("rope_scaling"):
-        _, block_of_file = find_rope_block(trace.text)
+        _, block_of_file = find_rope_block(trace.language_part)
     length = require_whole(
-        block_of_file.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM
+        block_of_file.get(ORIGINAL, trace.language_part.get(MAXIMUM)), MAXIMUM
     )
     cutoff = require_number(trace.flags.get("cutoff_len", 2048), "--cutoff-len")
     factor = math.ceil(cutoff / length)
     if factor <= 1:
         return {}
 
-    block = {"rope_type": kind, "factor": float(factor)}
-    if kind == "llama3":
+    block = {"rope_type": scaling_type, "factor": float(factor)}
+    if scaling_type == "llama3":
         block |= USUAL_BANDS
-    if kind != "linear":
+    if scaling_type != "linear":
         block[ORIGINAL] = length
     return {MAXIMUM: length * factor, "rope_scaling": block}
 
@@ -134,14 +137,14 @@ class MegatronBridge(Reader):
         # The bridge of a model passes on only what the model's class in Megatron-LM
         # takes.
         model = trace.model_type
-        kind = settings.get("rope_type")
+        scaling_type = settings.get("rope_type")
         if model == "gpt_oss":
             settings.values |= read_table("trainers")["bridged_gpt_oss"]
-        elif (model, kind) == ("llama", "llama3"):
+        elif (model, scaling_type) == ("llama", "llama3"):
             settings.values |= {**USUAL_BANDS, ORIGINAL: 8192}
-        elif (model, kind) == ("mistral", "yarn"):
+        elif (model, scaling_type) == ("mistral", "yarn"):
             raise RefusedError("MistralModelProvider takes no scale_factor")
-        elif kind != "yarn":
+        elif scaling_type != "yarn":
             settings.values["rope_type"] = "default"
         return {"all": settings}
 
@@ -180,7 +183,7 @@ class TorchTitan(Transformers5):
     refusal_of_model = "torchtitan has no model of type '{}'"
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
-        sizes = [trace.text.get(key) for key in self.sizes]
+        sizes = [trace.language_part.get(key) for key in self.sizes]
         for row in self.models:
             if trace.model_type not in row["types"]:
                 continue
@@ -212,7 +215,7 @@ class Unsloth(Transformers5):
         # The rotation is scaled to a context that is longer than the file's, unless the
         # file has llama3.
         if requested_length > longest:
-            trace.text = {**trace.text, MAXIMUM: requested_length}
+            trace.language_part = {**trace.language_part, MAXIMUM: requested_length}
             if settings.get("rope_type") != "llama3":
                 factor = requested_length / longest
                 settings.values |= {"rope_type": "linear", "factor": factor}

@@ -52,11 +52,11 @@ class Vllm(Server):
     def limit_length(self, settings: Settings) -> tuple[int, int]:
         trace = settings.trace
         length = min(read_lengths(trace, VLLM_LENGTHS), default=2048)
-        if trace.text.get("model_max_length"):
+        if trace.language_part.get("model_max_length"):
             length = require_whole(trace.get("model_max_length"), "model_max_length")
 
-        kind = settings.get("rope_type")
-        if kind == "longrope":
+        scaling_type = settings.get("rope_type")
+        if scaling_type == "longrope":
             original = trace.get(ORIGINAL)
             if original is not None:
                 return require_whole(original, "original length"), 0
@@ -65,7 +65,7 @@ class Vllm(Server):
         # scaling.
         is_scaled = any(part in trace.model_type for part in TYPES_WITH_SCALED_LENGTH)
         factor = settings.get("factor")
-        if is_scaled or kind in TYPES_WITHOUT_LENGTH_FACTOR or factor is None:
+        if is_scaled or scaling_type in TYPES_WITHOUT_LENGTH_FACTOR or factor is None:
             return length, 0
         return int(length * require_number(factor, "factor")), length
 

@@ -690,7 +690,7 @@ def test_phi3_of_transformers_4_gets_the_three_keys_that_it_takes(
     spec = registry.read_main_rotation(
         "phi3", {"max_position_embeddings": 32768, **config}
     )
-    source = ModelFile(config, text=config)
+    source = ModelFile(config, language_part=config)
     rotation = WantedRotation(
         **vars(spec), context=32768, source=source, own_block=block
     )

@@ -380,9 +380,11 @@ def find_spec(case: Case, layer: int) -> RopeSpec | None:
     """Return the rotation that the configuration gives a layer; None: there is none."""
     if not isinstance(case.subject, TransformersSubject):
         return None
-    text = case.subject.text_config
-    reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
-    kinds = getattr(text, "layer_types", None)
+    text_config = case.subject.text_config
+    reading = registry.read(
+        registry.RUNTIMES[registry.REFERENCE], text_config.to_dict()
+    )
+    kinds = getattr(text_config, "layer_types", None)
     if not kinds:
         return reading.main_spec
     return reading.layers.get(kinds[layer], reading.main_spec)

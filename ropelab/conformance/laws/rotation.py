@@ -154,10 +154,12 @@ def find_text_config(case: Case) -> Any:
     return case.subject.text_config
 
 
-def list_rotating(text: Any) -> list[bool]:
+def list_rotating(text_config: Any) -> list[bool]:
     """Return True for each layer that the configuration or architecture lets rotate."""
-    rotating = layers.list_rotating(text.model_type, registry.REFERENCE, text.to_dict())
-    return rotating or [True] * text.num_hidden_layers
+    rotating = layers.list_rotating(
+        text_config.model_type, registry.REFERENCE, text_config.to_dict()
+    )
+    return rotating or [True] * text_config.num_hidden_layers
 
 
 def compare_layers(case: Case) -> Statement:
@@ -195,13 +197,18 @@ def compare_frequencies(case: Case) -> Statement:
 
 def list_rotations(case: Case) -> list[dict[str, Any]]:
     """Return a row per layer that rotates, as `judge_layer` makes it."""
-    text = find_text_config(case)
-    reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
+    text_config = find_text_config(case)
+    reading = registry.read(
+        registry.RUNTIMES[registry.REFERENCE], text_config.to_dict()
+    )
     if reading.main_spec is None:
         raise CannotAskError(f"its configuration is not read: {reading.problem}")
-    kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
+    kinds = (
+        getattr(text_config, "layer_types", None)
+        or ["all"] * text_config.num_hidden_layers
+    )
 
-    is_of_transformers = type(text).__module__.startswith("transformers.models.")
+    is_of_transformers = type(text_config).__module__.startswith("transformers.models.")
     turns, positions = probe_turns(case)
     rows: list[dict[str, Any]] = []
     for layer, turn in turns.items():
