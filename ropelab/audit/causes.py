@@ -62,11 +62,11 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
     # Go to the part of the file that has the keys of the language model. The prefix is
     # empty, or the path to this part with a dot at its end, such as "text_config.". The
     # piece after the last dot is empty, and no key.
-    part = config
+    language_part = config
     *path_to_part, _ = prefix.split(".")
     for key in path_to_part:
-        part = part[key]
-    part[MAXIMUM] = length
+        language_part = language_part[key]
+    language_part[MAXIMUM] = length
 
     misled = []
     for reading in case.readings:

@@ -327,14 +327,14 @@ def write_readme(about: Facts, arrays: Mapping[str, np.ndarray]) -> str:
         "block": block,
         "turned": rotated,
     }
-    text = README_IMAGES.format(**values)
+    readme = README_IMAGES.format(**values)
     if "positions" in arrays:
-        text = README.format(**values, count=len(arrays["positions"]))
+        readme = README.format(**values, count=len(arrays["positions"]))
     unrotated = about.get("unrotated_layers")
     if unrotated:
         numbers = ", ".join(str(layer) for layer in unrotated)
-        text += f"\nLayers that do not rotate queries and keys, counted from 0: {numbers}.\n"
-    return text + describe_axes(values, arrays)
+        readme += f"\nLayers that do not rotate queries and keys, counted from 0: {numbers}.\n"
+    return readme + describe_axes(values, arrays)
 
 
 def describe_axes(values: Facts, arrays: Mapping[str, np.ndarray]) -> str:

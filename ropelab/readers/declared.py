@@ -72,7 +72,7 @@ def check_beside(trace: Trace) -> None:
     if not trace.prefix or trace.outer_type not in RELEASES[RELEASE]:
         return
 
-    part = trace.prefix.removesuffix(".")
+    part_name = trace.prefix.removesuffix(".")
     names = [name for name in whole if name in BLOCKS]
     scaling = whole.get("rope_scaling")
     theta = whole.get("rope_theta")
@@ -86,7 +86,7 @@ def check_beside(trace: Trace) -> None:
         needs_length = find_scaling_type(scaling) in TYPES_WITH_ORIGINAL
         if needs_length and not class_has_length:
             raise RefusedError(
-                f"rope_scaling is beside {part}, without a length for it"
+                f"rope_scaling is beside {part_name}, without a length for it"
             )
         # False sorts before True, so that rope_scaling comes first.
         names.sort(key=lambda name: name != "rope_scaling")
@@ -101,10 +101,12 @@ def check_beside(trace: Trace) -> None:
     ]
     if missing:
         keys = ", ".join(missing)
-        raise RefusedError(f"{names[-1]} is beside {part}, without {keys}")
+        raise RefusedError(f"{names[-1]} is beside {part_name}, without {keys}")
     has_length = class_has_length or whole.get(MAXIMUM) is not None
     if scaling_type in ("yarn", "llama3") and not has_length:
-        raise RefusedError(f"{names[-1]} is beside {part}, without a length for it")
+        raise RefusedError(
+            f"{names[-1]} is beside {part_name}, without a length for it"
+        )
 
 
 def find_scaling_type(block: Mapping[str, Any]) -> Any:

@@ -127,9 +127,9 @@ def refuse_merged(trace: Trace) -> None:
         if trace.whole.get(name) and name not in trace.language_part
     ]
     if trace.prefix and merged:
-        part = trace.prefix.removesuffix(".")
+        part_name = trace.prefix.removesuffix(".")
         raise NotModelledError(
-            f"{', '.join(merged)} beside {part}, which the converter merges"
+            f"{', '.join(merged)} beside {part_name}, which the converter merges"
         )
 
 

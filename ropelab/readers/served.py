@@ -76,10 +76,10 @@ def find_served(
 
     rows = SERVED[runtime]
     model_type = str(config.get("model_type"))
-    part = rows.get("parts", {}).get(model_type)
-    if part and not isinstance(config.get(part), Mapping):
+    part_key = rows.get("parts", {}).get(model_type)
+    if part_key and not isinstance(config.get(part_key), Mapping):
         return Served(
-            {}, f"'{model_type}' has its language model in {part}, which is missing"
+            {}, f"'{model_type}' has its language model in {part_key}, which is missing"
         )
     # The model file of the language part; the same file if the model has only this
     # part.
@@ -112,18 +112,18 @@ def is_accepted(accepted: list[str], language_part: Mapping[str, Any]) -> bool:
     return isinstance(named, list) and bool(named) and named[0] in accepted
 
 
-def find_file(runtime: str, part: Mapping[str, Any]) -> tuple[str, str]:
+def find_file(runtime: str, config: Mapping[str, Any]) -> tuple[str, str]:
     """Return the first architecture of a part that the server lists, and its model
     file.
 
     Both are empty if the server lists none.
     """
-    named = part.get("architectures")
+    named = config.get("architectures")
     names: list[str] = []
     if isinstance(named, list):
         names = [name for name in named if isinstance(name, str)]
     if not names:
-        names = list_architectures([str(part.get("model_type"))])
+        names = list_architectures([str(config.get("model_type"))])
     for name in names:
         if name in FILES[runtime]:
             return name, FILES[runtime][name]

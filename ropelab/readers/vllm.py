@@ -63,7 +63,9 @@ class Vllm(Server):
 
         # _get_and_verify_max_len does not multiply a length that the file states after
         # scaling.
-        is_scaled = any(part in trace.model_type for part in TYPES_WITH_SCALED_LENGTH)
+        is_scaled = any(
+            fragment in trace.model_type for fragment in TYPES_WITH_SCALED_LENGTH
+        )
         factor = settings.get("factor")
         if is_scaled or scaling_type in TYPES_WITHOUT_LENGTH_FACTOR or factor is None:
             return length, 0
