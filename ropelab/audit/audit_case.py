@@ -118,7 +118,7 @@ class AuditCase:
             yield layer, spec, reference_spec
 
     def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
-        """Return a rotation that is not the one of attention, as a runtime computes it."""
+        """Return a rotation beside that of attention, as a runtime computes it."""
         _, language_part = find_language_part(self.document.config)
         return read_rotation(reading.runtime.name, name, language_part, reading.layers)
 
@@ -152,7 +152,7 @@ def measure_distance(
 
 
 def list_compared_lengths(reference_spec: RopeSpec) -> tuple[int, int]:
-    """Return a length within the trained length, and one far beyond it.
+    """Return a length within the trained length, and a length far beyond it.
 
     A scaling may depend on the length, so that frequencies are compared at both.
     """

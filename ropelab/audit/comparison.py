@@ -68,7 +68,8 @@ def compare(first_audit: FileAudit, second_audit: FileAudit) -> Rows:
 
     count_in_both = len(first_effects.keys() & second_effects.keys())
     for (what, first, second), names in group_pairs(changes).items():
-        # A runtime that reads one file alone is none of those that read both.
+        # `count_in_both` does not count the runtimes of an OUTCOME, which read one file
+        # alone.
         is_in_both = what != OUTCOME
         are_all = is_in_both and len(names) > 1 and len(names) == count_in_both
         runtimes = "all" if are_all else ", ".join(names)

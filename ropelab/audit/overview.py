@@ -43,7 +43,7 @@ from ropelab.runs.rows import Rows, group_pairs
 # The last position at which rounding errors are searched. Beyond it float32 has lost
 # all angles.
 LAST_SEARCHED_POSITION = 2**26
-# The column `proof` of rotations that are not the one of attention.
+# The column `proof` of rotations other than the rotation of attention.
 PROOF_OF_EXTRA_ROTATIONS = "read from source, not run"
 
 

@@ -335,7 +335,8 @@ class Target:
 def make_target(name: str, row: dict[str, Any]) -> Target:
     """Return a target of targets.toml, with the functions that write for it."""
     about = dict(row)
-    # A target that lists no runtimes is for all runtimes but those whose names begin so.
+    # A target that lists no runtimes is for all runtimes, except the runtimes whose names
+    # begin so.
     left_out = tuple(about.pop("without", ()))
     if "runtimes" not in about:
         runtime_names = [

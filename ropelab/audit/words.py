@@ -17,7 +17,7 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import shorten_numbers, write_number
 
-# Names of the rotations that are not the one of attention.
+# Names of the rotations other than the rotation of attention.
 EXTRA_NAMES = {
     INDEXER: "indexer of sparse attention",
     COMPRESSED_KEYS: "compressed keys",

@@ -364,7 +364,8 @@ def compare_moved_scores(
         by_head = embedded.unflatten(-1, (HEADS, HEAD)).transpose(1, 2)
         layer = encoding.for_layer(0)
         scores = layer.scores(*encode(layer, by_head, by_head, start))
-        # Above the diagonal an encoding may leave anything: those keys are masked.
+        # Above the diagonal an encoding may leave anything, since keys after the query are
+        # masked.
         return scores.tril()
 
     with torch.no_grad():
@@ -439,7 +440,8 @@ def measure_sinusoids(findings: Findings, length: int = 1 << 20) -> None:
         equal_neighbours[fmt] = counts.adjacent_collisions
     measured = ", ".join(f"{count} in {fmt}" for fmt, count in equal_neighbours.items())
     has_equal = any(equal_neighbours.values())
-    # The source says that there may be one or the other, so that one is enough.
+    # The source says that either may happen: wrong angles or equal neighbours. One of the
+    # two is enough.
     agrees = error > ANGLE_RAD or has_equal
     findings.add_part(worst, f"{error:.2g} rad", agrees, error)
     what = f"neighbours below {length:,} with the same code, d = 64"

@@ -85,7 +85,7 @@ def list_other_ends(axes: Axes) -> Iterator[tuple[str, list[int]]]:
 def list_other_orders(axes: Axes) -> Iterator[tuple[Axes, str]]:
     """Yield other arrangements, orders of axes and sections, with a sentence each.
 
-    Those that differ in the fewest ways come first.
+    Mistakes that differ in the fewest ways come first.
     """
     # The number of ways in which axes differ, these axes, and the sentence.
     candidates: list[tuple[int, Axes, str]] = []

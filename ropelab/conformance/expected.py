@@ -157,7 +157,7 @@ class Expected:
 
 
 def choose_positions(expected: Expected) -> np.ndarray:
-    """Return the positions to ask for: the usual positions, and those around the ends
+    """Return the positions to ask for: the usual positions, and positions around the ends
     of the trained length and of the context.
     """
     trained = expected.spec.trained_len
@@ -280,7 +280,9 @@ def find_main(layers: Mapping[str, Expected]) -> str:
 
 
 def choose_layer(layers: Mapping[str, Expected], name: str = "") -> Expected:
-    """Return the rotation of a layer type, or of the one that sees the whole context."""
+    """Return the rotation of a layer type, or of the layer type that sees the whole
+    context.
+    """
     check_texts(layer_type=name)
     if name:
         return layers[check_known("layer type", name, layers)]

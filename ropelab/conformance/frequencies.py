@@ -82,7 +82,7 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
 
 
 def recover_frequencies(observed: Observed) -> Frequencies:
-    """Return radians per token, refined from small positions to large ones.
+    """Return radians per token, refined from small positions to large positions.
 
     Position 1 has to be among the observed positions.
     """

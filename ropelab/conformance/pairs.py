@@ -179,7 +179,7 @@ def fit_blocks(
     are found by least squares over the vectors.
     """
     # Letters of einsum: n positions, v vectors, p pairs, i and j the two features of a
-    # pair before the rotation, o those after it.
+    # pair before the rotation, o the features after it.
     pairs = np.stack([first, second], axis=-1)
     x = np.broadcast_to(before, after.shape)[..., pairs]  # [n, v, p, 2]
     y = after[..., pairs]

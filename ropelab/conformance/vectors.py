@@ -163,7 +163,7 @@ def list_budgets(
 
 
 def choose_kit_positions(expected: Expected) -> Positions:
-    """Return the usual positions and those around the ends of both lengths."""
+    """Return the usual positions and positions around the ends of both lengths."""
     positions = set(POSITIONS)
     for length in (expected.spec.trained_len, expected.length):
         positions |= {length - 1, length, length + 1}

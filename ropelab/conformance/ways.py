@@ -165,7 +165,7 @@ class Way:
         rows_of_parts = {}
         for name, whole_table in parts.items():
             rows = whole_table
-            # Axes of size 1 may come before that of positions.
+            # Axes of size 1 may come before the axis of positions.
             if len(rows) == 1:
                 rows = rows.reshape(-1, rows.shape[-1])
             rows_of_parts[name] = rows[positions]

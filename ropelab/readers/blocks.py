@@ -149,7 +149,7 @@ def refuse_layers(trace: Trace) -> NoReturn:
 
 
 def complete_parts(trace: Trace, stated_parts: Block) -> dict[str, Any]:
-    """Return a dict for each layer type of a class that fills in missing ones.
+    """Return a dict for each layer type of a class that fills in missing dicts.
 
     RefusedError: a given one is null, and its class takes only dicts.
     """

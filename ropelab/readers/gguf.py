@@ -83,7 +83,7 @@ class TensorPlace:
     elements: int
     # The number of the type of the tensor.
     kind: int
-    # The bytes from the beginning of the first tensor to the beginning of this one.
+    # The bytes from the beginning of the first tensor to the beginning of this tensor.
     offset: int
 
 

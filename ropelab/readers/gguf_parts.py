@@ -1,6 +1,6 @@
 """A GGUF model in several files, as `llama-gguf-split` writes it.
 
-The first file has the keys of the model. Its tensors, those about rotation among them,
+The first file has the keys of the model. Its tensors, also the tensors about rotation,
 may be in any of the files: with `--no-tensor-first-split` the first has none. Source:
 llama_model_loader in src/llama-model-loader.cpp of llama.cpp, which refuses every file
 that is refused here.

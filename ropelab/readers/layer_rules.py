@@ -243,7 +243,7 @@ def rotate_by_needed_flags(file: LayerFile) -> Rotating:
 
 @layer_rule("numbers")
 def rotate_by_numbers(file: LayerFile) -> Rotating:
-    """Rotate all layers but those whose numbers are in a list of the file."""
+    """Rotate all layers but the layers whose numbers are in a list of the file."""
     unrotated = file.language_part.get(file.defaults.unrotated_key)
     if unrotated is None:
         unrotated = list(file.defaults.unrotated)

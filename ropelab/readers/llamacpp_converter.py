@@ -29,7 +29,7 @@ from ropelab.readers.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
 
 Fields = dict[str, Any]
 # The names of tensors in a file that have a divisor for the frequency of each pair: one
-# tensor for all lengths, or one for long and one for short texts.
+# tensor for all lengths, or a tensor for long texts and a tensor for short texts.
 DIVISORS = "rope_freqs.weight"
 LONG_DIVISORS = "rope_factors_long.weight"
 SHORT_DIVISORS = "rope_factors_short.weight"

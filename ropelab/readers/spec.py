@@ -26,7 +26,7 @@ MOST_NUMBERS = 2**16
 # infinite, so that only the first pair rotates.
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 # The smallest whole number that torch does not take as a scalar. If a base is written as
-# a whole number, classes stop at this number and at larger ones.
+# a whole number, classes stop at this number and at larger numbers.
 FIRST_UNREADABLE_INTEGER = 2**64
 
 

@@ -94,7 +94,7 @@ def _resolved_dtype(dtype: DtypeName, info: ValidationInfo) -> DtypeName:
 
 
 # The largest whole number that a config may have. Positions are computed in float64,
-# which holds all whole numbers up to this one.
+# which holds all whole numbers up to this number.
 LARGEST = 2**53
 # The most features of a head or a model. The widest heads in use have a few hundred.
 WIDEST = 2**20
@@ -267,11 +267,11 @@ class Config(BaseModel):
         return {}
 
     def list_read_experiments(self) -> tuple[str, ...]:
-        """Return the experiments whose stored runs this one reads."""
+        """Return the experiments whose stored runs this experiment reads."""
         return ()
 
     def list_required_runs(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Return the runs to make before this one: (experiment, values)."""
+        """Return the runs to make before this run: (experiment, values)."""
         return ()
 
     def changed_fields(self) -> dict[str, Any]:
@@ -297,7 +297,7 @@ class Config(BaseModel):
         given_fields = self.model_fields_set
         if not self._follows_from(values):
             # A field that was given changes the default of another field. So all fields
-            # that were given are typed, also those that equal their usual default.
+            # that were given are typed, also fields that equal their usual default.
             dumped = self.model_dump(mode="json", include=given_fields)
             for name, value in dumped.items():
                 if value not in (None, "", []):

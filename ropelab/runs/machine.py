@@ -267,7 +267,7 @@ def return_freed_memory() -> None:
     import psutil
 
     # The C library keeps freed memory for later allocations. If each allocation is a
-    # little larger than the one before, it fits into no piece of freed memory, and
+    # little larger than the last one, it fits into no piece of freed memory, and
     # memory grows.
     if hasattr(psutil, "heap_trim"):
         psutil.heap_trim()

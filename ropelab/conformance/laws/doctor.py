@@ -109,7 +109,7 @@ def examine(
     subject: Subject,
     laws: Sequence[Law] = LAWS,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return a row per trial of each law, and one per layer that rotates."""
+    """Return a row per trial of each law, and a row per layer that rotates."""
     # float32 comes first, since trials may change what a faulty model remembers.
     dtypes = [torch.float32]
     if subject.convertible:

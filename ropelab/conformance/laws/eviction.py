@@ -125,7 +125,7 @@ def read_and_drop(case: Case, schedule: EvictionSchedule, move: bool) -> Stages:
 
 
 def keep_slots(case: Case, cache: Any, slots: Sequence[int]) -> None:
-    """Drop all keys and values except the ones in these slots."""
+    """Drop all keys and values that are not in these slots."""
     index = torch.tensor(slots)
     for layer, entry in enumerate(case.subject.entries(cache)):
         if entry is not None:

@@ -135,7 +135,7 @@ class Subject(ABC):
         return hasattr(self.code, "evict_keys")
 
     def evict(self, cache: Any, keep: Sequence[int]) -> None:
-        """Let the model's own code drop all keys except the ones in these slots.
+        """Let the model's own code drop all keys that are not in these slots.
 
         Its `evict_keys(cache, keep)` changes the cache, or returns another one.
         """

@@ -90,8 +90,8 @@ def _describe_given(row: Any) -> str:
 
 
 def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
-    """Count the published bases that are larger than necessary, and those that fail, and
-    compare how published, exact and recommended bases grow with the context.
+    """Count the published bases that are larger than necessary, and the bases that fail,
+    and compare how published, exact and recommended bases grow with the context.
     """
     fit_by_set = fits.set_index("values")
     # An exponent depends on the contexts that it is fitted to. If there are fits to the

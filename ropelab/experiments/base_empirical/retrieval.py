@@ -284,7 +284,7 @@ def _count_failures(accuracies: pd.DataFrame) -> dict[str, int]:
 def _average_accuracy(trials: pd.DataFrame, base: float) -> Interval:
     """Return the share of right answers under a base, over seeds and sequences.
 
-    Each sequence counts once: its trials are those at all its distances.
+    Each sequence counts once: its trials are the trials at all its distances.
     """
     trials_of_base = trials[trials["base"] == base]
     groups = trials_of_base.groupby(["seed", "sequence"])

@@ -280,7 +280,7 @@ def _bound_ranges(
     # the ends of this one.
     rounded_up = 0.5 * (1 + 1e-9)
     half_widths = (high - low) * rounded_up + np.spacing(high)
-    # The numbers from here on are those of each position.
+    # From here on there is a number for each position.
     half_width = half_widths[owner]
     slope_bounds = (similarity.a * inv_freq).sum(-1)
     steepest = m * slope_bounds[owner]

@@ -69,8 +69,8 @@ class DynamicNtk(NtkAware):
     """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained
     length.
 
-    The length is that of the text. Texts up to L change nothing. In longer texts factor 1
-    stretches, too, by length / L, as in the runtimes.
+    The length is the length of the text. Texts up to L change nothing. In longer texts
+    factor 1 stretches, too, by length / L, as in the runtimes.
     """
 
     factor_means: ClassVar[str] = "factor on length/L - 1; 1 stretches by length/L"

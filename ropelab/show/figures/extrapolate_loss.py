@@ -30,7 +30,7 @@ from ropelab.show.figures.names import label_points
 from ropelab.show.figures.shapes import format_tokens
 from ropelab.show.looks import GREY, Look, find_look
 
-# The metrics of comparisons at the longest context, and at shorter ones.
+# The metrics of comparisons at the longest context, and at shorter contexts.
 LAST = "nll_last_window"
 SHORT = "nll_short_context"
 # The most methods in the figure by kind of text. It shows the best methods; more of them

@@ -190,7 +190,7 @@ def _are_asked_at_end(distances: Sequence[int], trained: int) -> bool:
     """Return True if all questions of a context stand so near its end that the sliding
     window holds three quarters of the trained length or more there.
 
-    A window begins half of the trained length after the one before, so it may be half
+    A window begins half of the trained length after the window before, so it may be half
     full elsewhere. Questions stand side by side if the nearest source is before them.
     """
     tokens = len(distances) * WORDS["question"]["most_symbols"]
