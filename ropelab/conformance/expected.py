@@ -238,8 +238,8 @@ def expect_config(
         if spec.axes:
             note = AXES_NOT_JUDGED
         elif has_axes:
-            kind = shorten_value(language_part.get("model_type", ""))
-            note = f"{AXES_NOT_JUDGED}: nobody looked at those of '{kind}'"
+            model_type = shorten_value(language_part.get("model_type", ""))
+            note = f"{AXES_NOT_JUDGED}: nobody looked at those of '{model_type}'"
         rotating = reading.rotating
         if rotating and not all(rotating):
             count = f"{sum(rotating)} of {len(rotating)} layers should"

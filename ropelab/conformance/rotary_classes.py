@@ -129,11 +129,11 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
     require("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    kind = str(language_part.get("model_type"))
-    if kind not in CONFIG_MAPPING:
-        raise InputError(f"the installed transformers has no model type '{kind}'")
+    model_type = str(language_part.get("model_type"))
+    if model_type not in CONFIG_MAPPING:
+        raise InputError(f"the installed transformers has no model type '{model_type}'")
     try:
-        whole = CONFIG_MAPPING[kind].from_dict(dict(language_part))
+        whole = CONFIG_MAPPING[model_type].from_dict(dict(language_part))
         made = whole.get_text_config()
         if vision:
             made = getattr(whole, VISION_CONFIG, whole)
@@ -145,7 +145,7 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
     except Exception as error:
         problem = " ".join(describe_error(error).split())
         raise InputError(
-            f"{kind}'s class refuses the configuration: {problem}"
+            f"{model_type}'s class refuses the configuration: {problem}"
         ) from None
 
 

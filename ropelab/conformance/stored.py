@@ -93,13 +93,13 @@ def read_declared_shape(
         except ValueError:
             return (part.file_size,)
         if version == (1, 0):
-            shape, _, kind = npy.read_array_header_1_0(file)
+            shape, _, dtype = npy.read_array_header_1_0(file)
         else:
-            shape, _, kind = npy.read_array_header_2_0(file)
+            shape, _, dtype = npy.read_array_header_2_0(file)
 
     if any(isinstance(size, bool) or size < 0 for size in shape):
         raise ValueError(f"{part.filename} has the shape {shape}")
-    if math.prod(shape) * kind.itemsize > part.file_size:
+    if math.prod(shape) * dtype.itemsize > part.file_size:
         raise ValueError(
             f"{part.filename} has the shape {shape}, for which its"
             f" {part.file_size} bytes are too few"

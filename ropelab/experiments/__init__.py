@@ -101,8 +101,8 @@ class Experiment:
             default = Parameter.empty if info.is_required() else info.default
             description = info.description or "see the command's --help"
             yield name, info.annotation, default, description
-        for name, (kind, default, description) in RUN_OPTIONS.items():
-            yield name, kind, default, description
+        for name, (annotation, default, description) in RUN_OPTIONS.items():
+            yield name, annotation, default, description
 
     @property
     def signature(self) -> Signature:
@@ -110,8 +110,10 @@ class Experiment:
         `ropelab.freqs`.
         """
         parameters = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, kind, default, _ in self.options
+            Parameter(
+                name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+            )
+            for name, annotation, default, _ in self.options
         ]
         return Signature(parameters, return_annotation="Run")
 

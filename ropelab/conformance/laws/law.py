@@ -169,8 +169,8 @@ def check_readable(case: Case) -> None:
     except Exception as error:
         said = " ".join(describe_error(error).split())[:DESCRIBED]
         needed = f"{TOKENS} tokens with ids below {ids}"
-        kind = type(error).__name__
-        raise InputError(f"{name} cannot read {needed}: {kind}: {said}") from None
+        error_name = type(error).__name__
+        raise InputError(f"{name} cannot read {needed}: {error_name}: {said}") from None
 
     if (
         first_result.shape[:2] != case.tokens.shape
