@@ -129,8 +129,8 @@ def emit(
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
     emissions = tuple(write_text(each, rotation) for each in names)
     if source.unscalable and not method:
-        plain, _ = choose_scaling(source, spec, context, "unscaled")
-        emissions = tuple(choose_plain(each, plain, spec) for each in emissions)
+        unscaled, _ = choose_scaling(source, spec, context, "unscaled")
+        emissions = tuple(choose_plain(each, unscaled, spec) for each in emissions)
 
     notes = []
     if document.encoding:
@@ -153,7 +153,9 @@ def emit(
     )
 
 
-def choose_plain(scaled: Emission, plain: WantedRotation, spec: RopeSpec) -> Emission:
+def choose_plain(
+    scaled: Emission, unscaled: WantedRotation, spec: RopeSpec
+) -> Emission:
     """Return the text for a target whose runtime runs a class that reads no scaling.
 
     If the target runs a class like this, the text has only the length. For any other
@@ -164,11 +166,11 @@ def choose_plain(scaled: Emission, plain: WantedRotation, spec: RopeSpec) -> Emi
         name.startswith("transformers") or READERS[name].runs_transformers
         for name in runtimes
     )
-    if not runs_class or not scaled.lost or plain.context <= spec.trained_len:
+    if not runs_class or not scaled.lost or unscaled.context <= spec.trained_len:
         return scaled
 
-    emission = write_text(scaled.target, plain)
-    model_type = plain.source.unscalable
+    emission = write_text(scaled.target, unscaled)
+    model_type = unscaled.source.unscalable
     reason = (
         f"the class of '{model_type}' in transformers rotates by numbers in its code and reads"
         f" no rope_scaling: positions from {spec.trained_len} on cannot be scaled by a"

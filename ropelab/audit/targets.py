@@ -83,9 +83,9 @@ def make_scaling_block(rotation: WantedRotation) -> Fragment:
         case scalings.Yarn():
             block = {"rope_type": "yarn", "factor": float(scaling.factor), **original}
             # Keys at the default that all runtimes share are left out.
-            for name, usual in {**BETAS, "truncate": True}.items():
+            for name, usual_value in {**BETAS, "truncate": True}.items():
                 value = getattr(scaling, name)
-                if value != usual:
+                if value != usual_value:
                     block[name] = value if isinstance(value, bool) else float(value)
             return {**block, **state_attention(rotation)}
         case scalings.LongRope():
@@ -110,8 +110,8 @@ def state_attention(rotation: WantedRotation) -> Fragment:
     """Return the key attention_factor, unless runtimes compute the wanted factor
     without it.
     """
-    usual = compute_usual_attention(rotation)
-    if math.isclose(rotation.attention_factor, usual, rel_tol=1e-12):
+    usual_factor = compute_usual_attention(rotation)
+    if math.isclose(rotation.attention_factor, usual_factor, rel_tol=1e-12):
         return {}
     return {"attention_factor": rotation.attention_factor}
 
@@ -276,9 +276,9 @@ def write_llamacpp(rotation: WantedRotation) -> Fragment:
         flags["rope_scale"] = scaling.factor
         flags["yarn_orig_ctx"] = rotation.trained_len
         # Betas are left out at the default, unless the file has a value.
-        for name, usual in BETAS.items():
+        for name, usual_value in BETAS.items():
             value = getattr(scaling, name)
-            if name in rotation.source.present or value != usual:
+            if name in rotation.source.present or value != usual_value:
                 flags[f"yarn_{name}"] = value
     return flags
 

@@ -252,8 +252,8 @@ def count_kept_numbers(findings: Findings, name: str = "alibi") -> None:
 
     def count_kept(length: int) -> int:
         encoding = make_small_encoding(name, length)
-        kept = (*encoding.parameters(), *encoding.buffers())
-        return sum(tensor.numel() for tensor in kept)
+        tensors = (*encoding.parameters(), *encoding.buffers())
+        return sum(tensor.numel() for tensor in tensors)
 
     count = count_kept(LENGTH)
     count_at_twice = count_kept(2 * LENGTH)

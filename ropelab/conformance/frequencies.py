@@ -331,9 +331,9 @@ def explain_llama3_ramp(
     The share of a frequency that is kept grows from 0 to 1 with the number of turns in
     the original length, between low_freq_factor and high_freq_factor turns.
     """
-    plain = spec.geometry.inv_freq
-    shares = (measured / plain - 1 / method.factor) / (1 - 1 / method.factor)
-    turns = rotations(plain, spec.trained_len)
+    unscaled = spec.geometry.inv_freq
+    shares = (measured / unscaled - 1 / method.factor) / (1 - 1 / method.factor)
+    turns = rotations(unscaled, spec.trained_len)
     ends = fit_ramp(turns, shares, fewest=2)
     if ends is None:
         return None

@@ -363,8 +363,8 @@ def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
         yield "still", says, replace(right, still=True)
     if rule.steps_per_second is not None:
         says = "a frame is one step along time, whatever seconds it lasts"
-        plain = replace(rule, steps_per_second=None)
-        yield "rate", says, replace(right, rule=plain)
+        rule_without_rate = replace(rule, steps_per_second=None)
+        yield "rate", says, replace(right, rule=rule_without_rate)
         says = "the steps along time are doubled"
         doubled = replace(rule, steps_per_second=2 * rule.steps_per_second)
         yield "double_rate", says, replace(right, rule=doubled)

@@ -303,9 +303,9 @@ def thin_out(observed: Observed, expected: Expected) -> Observed:
     """Return the usual rows of a long table, with the whole table as further rows."""
     if len(observed.positions) <= LONG_TABLE or observed.fault:
         return observed
-    usual = choose_positions(expected)
+    usual_positions = choose_positions(expected)
     last = observed.positions.max()
-    rows = np.flatnonzero(np.isin(observed.positions, np.append(usual, last)))
+    rows = np.flatnonzero(np.isin(observed.positions, np.append(usual_positions, last)))
     return replace(
         observed,
         positions=observed.positions[rows],

@@ -389,9 +389,9 @@ def pack_as_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def list_as_hex(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
     """Return the shape and the numbers of each array, as JSON holds them exactly."""
-    plain = {}
+    plain_arrays = {}
     for name, array in arrays.items():
         numbers = array.ravel().tolist()
         data = [x if isinstance(x, int) else x.hex() for x in numbers]
-        plain[name] = {"shape": array.shape, "data": data}
-    return plain
+        plain_arrays[name] = {"shape": array.shape, "data": data}
+    return plain_arrays

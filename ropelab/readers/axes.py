@@ -251,12 +251,12 @@ def make_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
     vision = vision_part if isinstance(vision_part, Mapping) else {}
     merged_frames = 1
     if "temporal" in facts:
-        key, usual = facts["temporal"]
-        merged_frames = require_whole(vision.get(key, usual), key)
+        key, default = facts["temporal"]
+        merged_frames = require_whole(vision.get(key, default), key)
     steps = None
     if "rate" in facts:
-        key, usual = facts["rate"]
-        steps = require_whole(vision.get(key, usual), key)
+        key, default = facts["rate"]
+        steps = require_whole(vision.get(key, default), key)
     return PromptRule(
         merged=read_merged(vision),
         merged_frames=merged_frames,

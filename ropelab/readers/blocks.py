@@ -287,10 +287,10 @@ def read_compressed(
     settings_by_layer = {}
     base_keys = {"compress": "compress_rope_theta", "main": "rope_theta"}
     for label, base_key in base_keys.items():
-        usual = trace.family.layer_blocks[label]
+        default_block = trace.family.layer_blocks[label]
         values = {
-            "rope_theta": trace.get(base_key, usual["rope_theta"]),
-            "partial_rotary_factor": usual["partial_rotary_factor"],
+            "rope_theta": trace.get(base_key, default_block["rope_theta"]),
+            "partial_rotary_factor": default_block["partial_rotary_factor"],
         }
         if share is not None:
             values["partial_rotary_factor"] = share

@@ -45,8 +45,8 @@ def name_file(trace: Trace) -> str:
     files = FILES_OF_TEXTS.get(outer)
     if not files or not trace.prefix:
         return trace.model_type
-    usual, *types_with_own_file = files
-    return trace.model_type if trace.model_type in types_with_own_file else usual
+    usual_file, *types_with_own_file = files
+    return trace.model_type if trace.model_type in types_with_own_file else usual_file
 
 
 def find_row(trace: Trace) -> Row:

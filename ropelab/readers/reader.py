@@ -121,13 +121,13 @@ class Reader:
     def find_longest(self, trace: Trace) -> int:
         """Return the longest context."""
         keys = self.length_keys
-        usual = self.default_longest
+        default = self.default_longest
         # A class that has a maximum does not take n_positions for it (NomicBERT).
         if trace.family.max_position_embeddings:
             keys = self.length_keys[:1]
-            usual = trace.family.max_position_embeddings
+            default = trace.family.max_position_embeddings
 
-        longest, path = trace.first(keys, usual)
+        longest, path = trace.first(keys, default)
         if longest is None:
             raise RefusedError(f"{MAXIMUM} is missing")
         return require_whole(longest, path or MAXIMUM)

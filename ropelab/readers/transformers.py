@@ -101,7 +101,7 @@ def refuse_by_attention(trace: Trace) -> None:
     if family.attention_parts:
         sizes = family.attention_parts.items()
         attended = sum(
-            require_whole(trace.get(key, usual), key) for key, usual in sizes
+            require_whole(trace.get(key, default), key) for key, default in sizes
         )
         source = " + ".join(family.attention_parts)
     elif family.divides_for_attention:

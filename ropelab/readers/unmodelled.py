@@ -44,18 +44,18 @@ def check_keys(trace: Trace) -> None:
     The entry concerns every file of the type, or only files with certain keys.
     """
     family = trace.family
-    usual = family.unread_usual
+    usual_value = family.unread_usual
     if family.unread_usual_from_heads:
         # No key of a head's size is passed, so that this is the size that follows from
         # the other two keys: hidden_size / num_attention_heads.
-        usual = read_head_dim(trace, ())
+        usual_value = read_head_dim(trace, ())
 
     if family.unread_keys:
         is_unread = any(
             trace.language_part.get(key) is not None for key in family.unread_keys
         )
     elif family.unread_key:
-        is_unread = trace.get(family.unread_key) not in (None, usual)
+        is_unread = trace.get(family.unread_key) not in (None, usual_value)
     else:
         is_unread = True
     if family.unread and is_unread:

@@ -215,8 +215,8 @@ def compare_end_divisors(findings: Findings, factor: float = 16.0) -> None:
     scaled_inv_freq = NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
     divisors = (LLAMA_2.inv_freq / scaled_inv_freq).tolist()
     ends = (("first", divisors[0], 1.0), ("last", divisors[-1], factor))
-    for name, divisor, wanted in ends:
-        is_right = abs(divisor / wanted - 1) <= SAME
+    for name, divisor, right_divisor in ends:
+        is_right = abs(divisor / right_divisor - 1) <= SAME
         findings.add_part(
             f"{name} pair divided by", f"{divisor:.12g}", is_right, divisor
         )

@@ -287,10 +287,12 @@ def compare_autocast(case: Case) -> Statement:
     positions = [0, 1, last]
 
     for number, module in enumerate(list_rotary_modules(case)):
-        plain = module.cosines(positions)
+        cosines_without_autocast = module.cosines(positions)
         with torch.autocast(subject.device.type, torch.bfloat16):
             under_autocast = module.cosines(positions)
-        difference = (under_autocast.double() - plain.double()).abs().max()
+        difference = (
+            (under_autocast.double() - cosines_without_autocast.double()).abs().max()
+        )
         if difference > 0:
             says = f"rotary module {number}: cosines in bfloat16"
             return Statement("broken", says, float(difference))
