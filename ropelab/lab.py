@@ -166,7 +166,7 @@ class Lab:
         return numbers_of_plan
 
     def find_work(self, plan: Plan, context: Context) -> Work:
-        """Return the cells of a run, and those that are left to compute."""
+        """Return the cells of a run, and the cells that are left to compute."""
         with naming(plan.label.origin):
             cells = list_with_prerequisites(plan.experiment.cells(plan.config))
         cells_left = {
@@ -529,7 +529,7 @@ def run(
 
     if quick:
         experiment = experiments.load(name)
-        given = respell(experiment.config, values)
-        values, _ = experiment.choose_quick_values(given)
+        typed_values = respell(experiment.config, values)
+        values, _ = experiment.choose_quick_values(typed_values)
     with needing_packages(), use_library_defaults():
         return lab.run(lab.prepare(name, values))

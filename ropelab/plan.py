@@ -130,7 +130,7 @@ class Work:
 
     # All cells by their hash (`hash_cell`). Each cell comes after its prerequisites.
     cells: Mapping[str, Cell]
-    # Those of the cells that are not computed yet, by their hash.
+    # The cells that are not computed yet, by their hash.
     cells_left: Mapping[str, Cell]
 
     @property

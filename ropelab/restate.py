@@ -13,6 +13,18 @@ from ropelab.runs import store
 from ropelab.runs.errors import InputError
 from ropelab.runs.tables import Tables
 
+# What today's functions raise for the tables and fields of an earlier version.
+ERRORS_OF_EARLIER_VERSIONS = (
+    # The config has no such field, or the experiment no such function.
+    AttributeError,
+    # A table, a column or a row does not exist, or a name is known no more.
+    LookupError,
+    InputError,
+    # A value has another type, or a text is written in another form.
+    TypeError,
+    ValueError,
+)
+
 
 def restate(manifest: Mapping[str, Any], tables: Tables) -> Mapping[str, Any]:
     """Return a manifest whose question, answer and short table are written anew from the
@@ -36,8 +48,7 @@ def restate(manifest: Mapping[str, Any], tables: Tables) -> Mapping[str, Any]:
         answer = write_answer(experiment, config, tables)
         summary = experiment.summarize_for_index(tables)
         columns = dict(experiment.explain_columns(tables))
-    except (AttributeError, InputError, LookupError, TypeError, ValueError):
-        # An earlier version may have had other tables or fields.
+    except ERRORS_OF_EARLIER_VERSIONS:
         return manifest
     return {
         **manifest,

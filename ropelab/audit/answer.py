@@ -70,23 +70,23 @@ def describe_agreement(
     """
     reference = case.reference.runtime.name
     # The names of runtimes that compute something else.
-    others = set()
+    differing = set()
     for name, spec in case.specs:
         if not have_equal_rotation(spec, case.spec):
-            others.add(name)
+            differing.add(name)
     for aspect in aspects:
         words_of_reference = aspect.words_by_runtime.get(reference)
         for name, words in aspect.words_by_runtime.items():
             if words_of_reference and words != words_of_reference:
-                others.add(name)
+                differing.add(name)
 
     count = len(case.specs)
     unread_aspects = [aspect.name for aspect in aspects if aspect.unread_runtimes]
-    if others:
+    if differing:
         # In the order of the runtimes, which a set does not keep.
-        names_of_others = ", ".join(name for name, _ in case.specs if name in others)
+        names_of_others = ", ".join(name for name, _ in case.specs if name in differing)
         agreement = (
-            f"{count - len(others)} of {count} runtimes compute what {reference}"
+            f"{count - len(differing)} of {count} runtimes compute what {reference}"
             f" computes; these do not: {names_of_others}"
         )
     elif count > 1:

@@ -26,8 +26,9 @@ from ropelab.runs.files import read_table_beside
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
 
-# For each aspect the keys that show it, and the runtimes whose code was read.
-READ_BY_ASPECT = read_table_beside(__file__)
+# For each aspect the keys that show it, and the runtimes whose code was read; and model
+# types with code of their own.
+ASPECT_FACTS = read_table_beside(__file__)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def choose_rotations(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     """Yield the rotations beside that of the main layers, and the pairs of features,
     where a file or its class has them, each with its description.
     """
-    _, text = find_language_part(case.document.config)
+    _, language_part = find_language_part(case.document.config)
     for layer, reference_spec in case.reference.layers.items():
         # The rotation of the main layers is compared elsewhere.
         if reference_spec is not case.spec:
@@ -101,11 +102,11 @@ def choose_rotations(case: AuditCase) -> Iterator[tuple[str, Describe]]:
             )
             yield f"{layer} layers", describe
 
-    for name in list_rotations(text):
+    for name in list_rotations(language_part):
         describe = partial(describe_rotation, case=case, name=name)
         yield EXTRA_NAMES[name], describe
 
-    if any(key in text for key in READ_BY_ASPECT["pairing"]["keys"]):
+    if any(key in language_part for key in ASPECT_FACTS["pairing"]["keys"]):
         yield "pairs of features", describe_pairing
 
 
@@ -113,19 +114,19 @@ def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     """Yield the aspects of a file or its class that are not among those of
     `choose_rotations`, each with its description.
     """
-    _, text = find_language_part(case.document.config)
+    _, language_part = find_language_part(case.document.config)
     model_type = case.reference.model_type
-    has_keys = any(key in text for key in FLAG_KEYS)
+    has_keys = any(key in language_part for key in FLAG_KEYS)
     rule = case.reference.layer_rule
     if has_keys or rule not in ("", "every") or has_unrotated(case):
         yield "layers without rotation", describe_unrotated
 
     has_temperature = any(
-        text.get(key) for key in READ_BY_ASPECT["temperature"]["keys"]
+        language_part.get(key) for key in ASPECT_FACTS["temperature"]["keys"]
     )
-    if model_type == "llama4_text" or has_temperature:
+    if model_type in ASPECT_FACTS["temperature"]["types"] or has_temperature:
         name = "factor on queries in layers without rotation"
-        yield name, partial(describe_temperature, text=text)
+        yield name, partial(describe_temperature, language_part=language_part)
     if case.block.get("llama_4_scaling_beta"):
         yield "factor on queries (llama_4_scaling_beta)", describe_beta
 
@@ -136,12 +137,12 @@ def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
             name = name_vision(case.document.config)
             yield name, partial(describe_vision, spec=spec)
 
-    for key in READ_BY_ASPECT["unread"]:
-        value = text.get(key) or case.document.config.get(key)
+    for key in ASPECT_FACTS["unread"]:
+        value = language_part.get(key) or case.document.config.get(key)
         if value:
             yield key, partial(describe_unread, key=key, value=value)
-    has_keys_of_axes = case.block.get("mrope_section") or text.get("rope_3d")
-    types_with_axes = READ_BY_ASPECT["axes"]["types"]
+    has_keys_of_axes = case.block.get("mrope_section") or language_part.get("rope_3d")
+    types_with_axes = ASPECT_FACTS["axes"]["types"]
     has_axes = case.document.config.get("model_type") in types_with_axes
     if has_keys_of_axes or has_axes or case.spec.axes is not None:
         name = "pairs per position axis, for images"
@@ -216,20 +217,20 @@ def name_layers(layers: list[int], count: int) -> str:
     return f"{numbers}{more} of {count}"
 
 
-def describe_temperature(reading: Reading, text: Mapping[str, Any]) -> str:
+def describe_temperature(reading: Reading, language_part: Mapping[str, Any]) -> str:
     """Say by which factor queries at position p are multiplied in Llama 4."""
     runtime = reading.runtime.name
-    if reading.model_type != "llama4_text":
+    if reading.model_type not in ASPECT_FACTS["temperature"]["types"]:
         # Only the code of Llama 4 reads these keys.
         return "none" if runtime == "transformers-5" else ""
 
     is_applied = True
     floor = 8192
     scale = 0.1
-    if runtime in READ_BY_ASPECT["temperature"]["read_by"]:
-        is_applied = bool(text.get("attn_temperature_tuning", True))
-        floor = text.get("floor_scale", floor)
-        scale = text.get("attn_scale", scale)
+    if runtime in ASPECT_FACTS["temperature"]["read_by"]:
+        is_applied = bool(language_part.get("attn_temperature_tuning", True))
+        floor = language_part.get("floor_scale", floor)
+        scale = language_part.get("attn_scale", scale)
     elif runtime != "llama.cpp":
         # llama.cpp has the numbers above in its code. The code of no other runtime was
         # read.
@@ -243,7 +244,7 @@ def describe_beta(reading: Reading) -> str:
     """Say by which factor queries at position p are multiplied in Ministral 3."""
     if reading.runtime.name != "transformers-5":
         return ""
-    by_position = reading.model_type in ("ministral3", "mistral4")
+    by_position = reading.model_type in ASPECT_FACTS["beta"]["types"]
     return "1 + beta ln(1 + floor(p / original length))" if by_position else "none"
 
 
@@ -289,11 +290,11 @@ def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
 def describe_unread(reading: Reading, key: str, value: Any) -> str:
     """Say what a runtime does with a key that most runtimes do not read."""
     runtime = reading.runtime.name
-    if runtime in READ_BY_ASPECT["unread"][key]:
+    if runtime in ASPECT_FACTS["unread"][key]:
         return "without effect"
     # SGLang divides attention into chunks if its server is started with that attention.
     has_chunks = key == "dual_chunk_attention_config" and isinstance(value, Mapping)
-    reads_chunks = reading.model_type in ("qwen2", "qwen2_moe")
+    reads_chunks = reading.model_type in ASPECT_FACTS["chunks"]["types"]
     if runtime == "sglang" and has_chunks and reads_chunks:
         return f"chunks of {value.get('chunk_size', 8192)!s:.12} tokens"
     return ""

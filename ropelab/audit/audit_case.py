@@ -59,18 +59,18 @@ class AuditCase:
     @property
     def maximum(self) -> Any:
         """The value of max_position_embeddings."""
-        _, text = find_language_part(self.document.config)
-        return text.get(MAXIMUM)
+        _, language_part = find_language_part(self.document.config)
+        return language_part.get(MAXIMUM)
 
     @property
     def block(self) -> Mapping[str, Any]:
         """The keys of rope_parameters, or of rope_scaling in older files."""
-        _, text = find_language_part(self.document.config)
-        _, block = find_rope_block(text)
+        _, language_part = find_language_part(self.document.config)
+        _, block = find_rope_block(language_part)
         return block
 
     @property
-    def kind(self) -> Any:
+    def scaling_type(self) -> Any:
         """The name of the scaling in the block."""
         return self.block.get("rope_type") or self.block.get("type")
 
@@ -118,9 +118,9 @@ class AuditCase:
             yield layer, spec, reference_spec
 
     def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
-        """Return a rotation that is not the one of attention, as a runtime computes it."""
-        _, text = find_language_part(self.document.config)
-        return read_rotation(reading.runtime.name, name, text, reading.layers)
+        """Return a rotation beside that of attention, as a runtime computes it."""
+        _, language_part = find_language_part(self.document.config)
+        return read_rotation(reading.runtime.name, name, language_part, reading.layers)
 
 
 def measure_distance(
@@ -152,7 +152,7 @@ def measure_distance(
 
 
 def list_compared_lengths(reference_spec: RopeSpec) -> tuple[int, int]:
-    """Return a length within the trained length, and one far beyond it.
+    """Return a length within the trained length, and a length far beyond it.
 
     A scaling may depend on the length, so that frequencies are compared at both.
     """

@@ -24,7 +24,7 @@ def find_length_to_claim(case: AuditCase) -> int | None:
     claim this length. None: the file claims it already, or has another scaling, or its
     factor or one of its lengths is missing or makes no sense.
     """
-    if case.kind != "yarn":
+    if case.scaling_type != "yarn":
         return None
     # The names that are passed below are for messages, and none is shown here.
     try:
@@ -62,11 +62,11 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
     # Go to the part of the file that has the keys of the language model. The prefix is
     # empty, or the path to this part with a dot at its end, such as "text_config.". The
     # piece after the last dot is empty, and no key.
-    part = config
+    language_part = config
     *path_to_part, _ = prefix.split(".")
     for key in path_to_part:
-        part = part[key]
-    part[MAXIMUM] = length
+        language_part = language_part[key]
+    language_part[MAXIMUM] = length
 
     misled = []
     for reading in case.readings:
@@ -94,7 +94,10 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
 
 def list_unscaled(case: AuditCase) -> list[str]:
     """Return the runtimes that pass over a scaling."""
-    if not isinstance(case.kind, str) or case.kind in ("default", "mrope"):
+    if not isinstance(case.scaling_type, str) or case.scaling_type in (
+        "default",
+        "mrope",
+    ):
         return []
     names = [name for name, spec in case.specs if is_plain(spec)]
     if len(names) < len(case.specs):
@@ -160,7 +163,7 @@ def list_scaled_from_other_length(case: AuditCase) -> list[str]:
     """Return the runtimes that scale from another trained length than the reference, and
     whose angles differ for this reason.
     """
-    if case.kind not in ("yarn", "llama3", "longrope"):
+    if case.scaling_type not in ("yarn", "llama3", "longrope"):
         return []
     names = []
     for name, spec in case.specs:
@@ -173,8 +176,8 @@ def list_scaled_from_other_length(case: AuditCase) -> list[str]:
 
 def leave_out(case: AuditCase, names: Collection[str]) -> AuditCase:
     """Return the case without some runtimes."""
-    kept = [each for each in case.readings if each.runtime.name not in names]
-    return replace(case, readings=kept)
+    kept_readings = [each for each in case.readings if each.runtime.name not in names]
+    return replace(case, readings=kept_readings)
 
 
 def describe_phase(case: AuditCase, names: Collection[str]) -> str:

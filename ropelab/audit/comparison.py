@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.aspects import READ_BY_ASPECT, list_other_aspects
+from ropelab.audit.aspects import ASPECT_FACTS, list_other_aspects
 from ropelab.audit.audit_case import MAIN, list_compared_lengths
 from ropelab.audit.audited import FileAudit
 from ropelab.audit.overview import describe_value
+from ropelab.audit.words import PAIRED_FEATURES
 from ropelab.readers.axes import VISION_CONFIG
 from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.layers import FLAG_KEYS
@@ -36,16 +37,12 @@ OUTCOME = "file"
 # Keys that say which layers rotate, by which base, or what queries are multiplied by. They
 # say nothing about the angles of a layer, so that the tables of keys do not have them all.
 LAYER_KEYS = (
-    "model_type",
-    "layer_types",
-    "sliding_window_pattern",
-    "_sliding_window_pattern",
-    "global_attn_every_n_layers",
+    *ASPECT_FACTS["compared"]["layer_keys"],
     *FLAG_KEYS,
-    *READ_BY_ASPECT["temperature"]["keys"],
+    *ASPECT_FACTS["temperature"]["keys"],
 )
 # The sizes of an encoder of images that decide how wide its heads are.
-VISION_KEYS = ("hidden_size", "embed_dim", "num_heads", "num_attention_heads")
+VISION_KEYS = tuple(ASPECT_FACTS["compared"]["vision_keys"])
 
 
 def compare(first_audit: FileAudit, second_audit: FileAudit) -> Rows:
@@ -71,7 +68,8 @@ def compare(first_audit: FileAudit, second_audit: FileAudit) -> Rows:
 
     count_in_both = len(first_effects.keys() & second_effects.keys())
     for (what, first, second), names in group_pairs(changes).items():
-        # A runtime that reads one file alone is none of those that read both.
+        # `count_in_both` does not count the runtimes of an OUTCOME, which read one file
+        # alone.
         is_in_both = what != OUTCOME
         are_all = is_in_both and len(names) > 1 and len(names) == count_in_both
         runtimes = "all" if are_all else ", ".join(names)
@@ -187,7 +185,7 @@ def name_place(rotation: str, layers: str) -> str:
 
 def list_specs(file_audit: FileAudit) -> dict[str, dict[str, RopeSpec]]:
     """Return the rotations of each runtime that reads a file, by `name_place`."""
-    _, text = find_language_part(file_audit.document.config)
+    _, language_part = find_language_part(file_audit.document.config)
     specs: dict[str, dict[str, RopeSpec]] = {}
     for reading in file_audit.readings:
         if not reading.layers:
@@ -195,7 +193,7 @@ def list_specs(file_audit: FileAudit) -> dict[str, dict[str, RopeSpec]]:
         specs_of_runtime = specs.setdefault(reading.runtime.name, {})
         for layer, spec in reading.layers.items():
             specs_of_runtime[name_place(MAIN, layer)] = spec
-        for name in list_rotations(text):
+        for name in list_rotations(language_part):
             spec_of_rotation = file_audit.read_rotation(reading, name).spec
             if spec_of_rotation is not None:
                 specs_of_runtime[name_place(name, "all")] = spec_of_rotation
@@ -282,12 +280,11 @@ def describe_difference(audits: Sequence[FileAudit], difference: Rows) -> str:
     first_audit, second_audit = audits
     before = first_audit.spec
     after = second_audit.spec
-    pairs = {"half": "in halves", "interleaved": "adjacent"}
     values = {
         "base": (write_number(before.base), write_number(after.base)),
         "rotated features": (before.rotary_dim, after.rotary_dim),
         "first rotated feature": (before.place, after.place),
-        "pairs of features": (pairs[before.pairing], pairs[after.pairing]),
+        "pairs of": (PAIRED_FEATURES[before.pairing], PAIRED_FEATURES[after.pairing]),
         "scaling": (shorten_numbers(before.method), shorten_numbers(after.method)),
         "factor on cos and sin": (
             write_number(before.attention_factor),
@@ -310,13 +307,13 @@ def describe_difference(audits: Sequence[FileAudit], difference: Rows) -> str:
         lead = f"as {first_reader} reads the first and {second_reader} the second, "
     if changes:
         return f"{lead}the second file has {join_names(changes)}"
-    alike = f"{lead}the main layers rotate alike in both files"
-    others = list_other_parts(first_audit, difference)
-    if others:
-        return f"{alike}; what differs beside them: {join_names(others)}"
+    equal_rotations = f"{lead}the main layers rotate alike in both files"
+    other_parts = list_other_parts(first_audit, difference)
+    if other_parts:
+        return f"{equal_rotations}; what differs beside them: {join_names(other_parts)}"
     if not lead and any(is_about_runtime(row) for row in difference):
-        return f"{alike} in {first_reader}; other runtimes see a difference"
-    return alike
+        return f"{equal_rotations} in {first_reader}; other runtimes see a difference"
+    return equal_rotations
 
 
 def is_about_runtime(row: Mapping[str, Any]) -> bool:

@@ -19,12 +19,12 @@ SIZES = (("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length
 
 def read_sizes(case: AuditCase) -> list[float]:
     """Return the number of layers and their width, as far as the file gives them."""
-    _, text = find_language_part(case.document.config)
+    _, language_part = find_language_part(case.document.config)
     sizes = []
     for names in SIZES:
-        given = [text[name] for name in names if name in text]
-        if given and isinstance(given[0], int | float):
-            sizes.append(given[0])
+        stated_sizes = [language_part[name] for name in names if name in language_part]
+        if stated_sizes and isinstance(stated_sizes[0], int | float):
+            sizes.append(stated_sizes[0])
     return sizes
 
 

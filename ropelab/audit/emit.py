@@ -21,7 +21,7 @@ from ropelab.audit.targets import TARGETS, Target
 from ropelab.audit.wanted import (
     Fragment,
     ModelFile,
-    Wanted,
+    WantedRotation,
     choose_scaling,
     keep_scaling,
     make_file,
@@ -71,7 +71,7 @@ class Emission:
 class Emissions(Result):
     """The text for each target, of which the table `targets` has a row."""
 
-    wanted: Wanted
+    rotation: WantedRotation
     targets: tuple[Emission, ...]
     rows: Mapping[str, Rows]
     # A sentence about the text: for example, that a factor was raised.
@@ -123,20 +123,20 @@ def emit(
     source, spec = read_model_file(name, document.config)
     is_scaled = not isinstance(spec.scaling, scalings.Unscaled)
     if is_scaled and not method:
-        wanted, note = keep_scaling(name, source, spec, context)
+        rotation, note = keep_scaling(name, source, spec, context)
     else:
-        wanted, note = choose_scaling(source, spec, context, method)
+        rotation, note = choose_scaling(source, spec, context, method)
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
-    emissions = tuple(write_text(each, wanted) for each in names)
+    emissions = tuple(write_text(each, rotation) for each in names)
     if source.unscalable and not method:
-        plain, _ = choose_scaling(source, spec, context, "unscaled")
-        emissions = tuple(choose_plain(each, plain, spec) for each in emissions)
+        unscaled, _ = choose_scaling(source, spec, context, "unscaled")
+        emissions = tuple(choose_plain(each, unscaled, spec) for each in emissions)
 
     notes = []
     if document.encoding:
         refused = f"transformers refuses {document.encoding}"
         notes.append(f"{refused}: save the file as plain UTF-8")
-    notes += [note, note_on_window(wanted, spec)]
+    notes += [note, note_on_window(rotation, spec)]
     is_change_needed = any(each.changes or each.lost for each in emissions)
     if context <= spec.length and not is_change_needed:
         notes.append(f"nothing to change: {name} reaches {spec.length} tokens as it is")
@@ -145,15 +145,17 @@ def emit(
     for each in emissions:
         rows.append({"target": each.target, "text": each.text, "lost": [*each.lost]})
     return Emissions(
-        wanted,
+        rotation,
         emissions,
         {"targets": rows},
         note=join_notes(notes),
-        replaced=note_on_method(wanted, spec) if method else "",
+        replaced=note_on_method(rotation, spec) if method else "",
     )
 
 
-def choose_plain(scaled: Emission, plain: Wanted, spec: RopeSpec) -> Emission:
+def choose_plain(
+    scaled: Emission, unscaled: WantedRotation, spec: RopeSpec
+) -> Emission:
     """Return the text for a target whose runtime runs a class that reads no scaling.
 
     If the target runs a class like this, the text has only the length. For any other
@@ -164,13 +166,13 @@ def choose_plain(scaled: Emission, plain: Wanted, spec: RopeSpec) -> Emission:
         name.startswith("transformers") or READERS[name].runs_transformers
         for name in runtimes
     )
-    if not runs_class or not scaled.lost or plain.context <= spec.trained_len:
+    if not runs_class or not scaled.lost or unscaled.context <= spec.trained_len:
         return scaled
 
-    emission = write_text(scaled.target, plain)
-    kind = plain.source.unscalable
+    emission = write_text(scaled.target, unscaled)
+    model_type = unscaled.source.unscalable
     reason = (
-        f"the class of '{kind}' in transformers rotates by numbers in its code and reads"
+        f"the class of '{model_type}' in transformers rotates by numbers in its code and reads"
         f" no rope_scaling: positions from {spec.trained_len} on cannot be scaled by a"
         " file"
     )
@@ -182,20 +184,22 @@ def join_notes(notes: Sequence[str]) -> str:
     return "; ".join(note for note in notes if note)
 
 
-def note_on_method(wanted: Wanted, spec: RopeSpec) -> str:
+def note_on_method(rotation: WantedRotation, spec: RopeSpec) -> str:
     """Say what a method replaces, and which layers would not need it."""
-    if wanted.scaling == spec.scaling:
+    if rotation.scaling == spec.scaling:
         return ""
 
     method_of_file = shorten_numbers(spec.method)
-    new = shorten_numbers(wanted.method)
+    new = shorten_numbers(rotation.method)
     notes = []
-    if wanted.source.unscalable:
-        kind = wanted.source.unscalable
-        notes.append(f"the class of '{kind}' in transformers reads no rope_scaling")
+    if rotation.source.unscalable:
+        model_type = rotation.source.unscalable
+        notes.append(
+            f"the class of '{model_type}' in transformers reads no rope_scaling"
+        )
     if not isinstance(spec.scaling, scalings.Unscaled):
         notes.append(f"the file's own {method_of_file} is replaced by {new}")
-    window = wanted.source.window
+    window = rotation.source.window
     if window is not None:
         notes.append(
             f"{new} changes layers that see {window} tokens at any length: the length"
@@ -210,16 +214,16 @@ def read_trained_length(file: str, model: str) -> int:
         return find_model(model).trained_len
 
     source, spec = read_model_file(file or model, read_source(file or model).config)
-    kind = (str(source.text.get("model_type")), spec.trained_len)
-    return TRAINED_LENGTHS.get(kind, spec.trained_len)
+    type_and_length = (str(source.language_part.get("model_type")), spec.trained_len)
+    return TRAINED_LENGTHS.get(type_and_length, spec.trained_len)
 
 
-def note_on_window(wanted: Wanted, spec: RopeSpec) -> str:
+def note_on_window(rotation: WantedRotation, spec: RopeSpec) -> str:
     """Say why a longer context needs no scaling where rotating layers have a window."""
-    window = wanted.source.window
-    if window is None or wanted.context <= spec.length:
+    window = rotation.source.window
+    if window is None or rotation.context <= spec.length:
         return ""
-    if wanted.scaling != spec.scaling:
+    if rotation.scaling != spec.scaling:
         return ""
     return (
         f"the layers that rotate see {window} tokens at any length, and the others have"
@@ -227,13 +231,13 @@ def note_on_window(wanted: Wanted, spec: RopeSpec) -> str:
     )
 
 
-def write_text(target: str, wanted: Wanted) -> Emission:
+def write_text(target: str, rotation: WantedRotation) -> Emission:
     """Return the text that makes a target compute the wanted rotation."""
     chosen = TARGETS[check_known("target", target, TARGETS)]
-    all_keys, flags = write_keys_and_flags(chosen, wanted)
-    fragment, losses = leave_out_keys(chosen, wanted, all_keys, flags)
+    all_keys, flags = write_keys_and_flags(chosen, rotation)
+    fragment, losses = leave_out_keys(chosen, rotation, all_keys, flags)
     changes = bool(fragment) or bool(flags.keys() - LENGTH_FLAGS)
-    lost = list_lost(chosen, wanted, losses, changes)
+    lost = list_lost(chosen, rotation, losses, changes)
 
     # Runtimes that do not know the model are a loss only if no other runtime reads the
     # text.
@@ -244,37 +248,42 @@ def write_text(target: str, wanted: Wanted) -> Emission:
         lost += losses.unread
     # If the file needs no change, the text loses nothing: a runtime that differs from
     # the wanted rotation differs without the text, too.
-    needs_nothing = wanted.is_released and not wanted.unreached_length and not changes
+    needs_nothing = (
+        rotation.is_released and not rotation.unreached_length and not changes
+    )
     if needs_nothing and losses.reading_count:
         remarks += lost
         lost = []
-    text = fill_template(chosen, wanted, fragment, flags, changes)
+    text = fill_template(chosen, rotation, fragment, flags, changes)
     return Emission(target, text, tuple(lost), changes, tuple(remarks))
 
 
 def write_keys_and_flags(
-    target: Target, wanted: Wanted
+    target: Target, rotation: WantedRotation
 ) -> tuple[Fragment, dict[str, Any]]:
     """Return all keys and flags that make a target compute the wanted rotation."""
-    written = wanted
-    if type(wanted.scaling) is scalings.NtkAware and not wanted.own_block:
+    written = rotation
+    if type(rotation.scaling) is scalings.NtkAware and not rotation.own_block:
         # Only Hunyuan's block can name NTK-aware scaling, and Hunyuan's files have it
         # already. For all other models another base gives the same rotation.
-        base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
-        written = replace(wanted, base=base, scaling=scalings.Unscaled())
+        base = scalings.ntk_base(rotation.geometry, rotation.scaling.factor)
+        written = replace(rotation, base=base, scaling=scalings.Unscaled())
 
     fragment = target.write_keys(written)
     flags = target.write_flags(written)
-    if target.replaces and "rope_scaling" in wanted.source.present:
+    if target.replaces and "rope_scaling" in rotation.source.present:
         # An older block that stays in the file would replace the new one.
         fragment = {"rope_scaling": None, **fragment}
-    if flags and written.base != wanted.base:
+    if flags and written.base != rotation.base:
         flags["rope_freq_base"] = written.base
     return fragment, flags
 
 
 def leave_out_keys(
-    target: Target, wanted: Wanted, fragment: Fragment, flags: Mapping[str, Any]
+    target: Target,
+    rotation: WantedRotation,
+    fragment: Fragment,
+    flags: Mapping[str, Any],
 ) -> tuple[Fragment, "Losses"]:
     """Return the keys that the file needs, and what runtimes fail to do with these
     keys.
@@ -282,14 +291,14 @@ def leave_out_keys(
     Keys that the file has already are left out if the shorter text loses nothing more:
     first all such keys, or else all such keys but those of lengths.
     """
-    losses = find_losses(target, wanted, fragment, flags)
+    losses = find_losses(target, rotation, fragment, flags)
     keys_of_lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
     for shorter in ({}, keys_of_lengths):
         # Nothing would be left out.
         if len(shorter) == len(fragment):
             continue
 
-        shorter_losses = find_losses(target, wanted, shorter, flags)
+        shorter_losses = find_losses(target, rotation, shorter, flags)
         # The shorter text may not leave more runtimes without a rotation.
         if shorter_losses.count_silent() > losses.count_silent():
             continue
@@ -297,7 +306,7 @@ def leave_out_keys(
         # If the file has the wanted rotation already, a runtime that differs without
         # the keys also differs with the keys.
         new_differences = set(shorter_losses.differing) - set(losses.differing)
-        is_no_worse = wanted.is_released and not new_differences
+        is_no_worse = rotation.is_released and not new_differences
         is_right = not shorter_losses.differing and bool(shorter_losses.reading_count)
         if is_no_worse or is_right:
             return shorter, shorter_losses
@@ -305,17 +314,17 @@ def leave_out_keys(
 
 
 def list_lost(
-    target: Target, wanted: Wanted, losses: "Losses", changes: bool
+    target: Target, rotation: WantedRotation, losses: "Losses", changes: bool
 ) -> list[str]:
     """Return sentences about what the text does not do, although the user wants it.
 
     ``changes``: True if the text has keys, or other flags than that of the length.
     """
     lost = []
-    if wanted.unreached_length:
-        lost.append(f"it cannot reach {wanted.unreached_length} tokens")
-    nest = find_nest(target, wanted.source)
-    if nest and nest[0].startswith("decoder") and wanted.method != "unscaled":
+    if rotation.unreached_length:
+        lost.append(f"it cannot reach {rotation.unreached_length} tokens")
+    nest = find_nest(target, rotation.source)
+    if nest and nest[0].startswith("decoder") and rotation.method != "unscaled":
         # The text is for the decoder, and the file has an encoder, too.
         lost.append("it leaves the rotation of the encoder as it is")
     lost += [*losses.refusing, *losses.differing]
@@ -327,7 +336,7 @@ def list_lost(
 
 def fill_template(
     target: Target,
-    wanted: Wanted,
+    rotation: WantedRotation,
     fragment: Fragment,
     flags: Mapping[str, Any],
     changes: bool,
@@ -346,9 +355,11 @@ def fill_template(
         # The length of llama.cpp, -c, has a separate place in the text.
         if name != "ctx_size":
             words += f" --{name.replace('_', '-')} {word}"
-    patch = nest_fragment(fragment, find_nest(target, wanted.source))
+    patch = nest_fragment(fragment, find_nest(target, rotation.source))
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
-    return template.format(length=wanted.context, flags=words, **forms, **written_flags)
+    return template.format(
+        length=rotation.context, flags=words, **forms, **written_flags
+    )
 
 
 @dataclass(frozen=True)
@@ -372,17 +383,20 @@ class Losses:
 
 
 def find_losses(
-    target: Target, wanted: Wanted, fragment: Fragment, flags: Mapping[str, Any]
+    target: Target,
+    rotation: WantedRotation,
+    fragment: Fragment,
+    flags: Mapping[str, Any],
 ) -> Losses:
     """Read a text back as a target's runtimes do, and name what is not as wanted.
 
     Args:
         target: the target.
-        wanted: the rotation that the text is for.
+        rotation: the rotation that the text is for.
         fragment: the keys of the text.
         flags: its flags.
     """
-    source = wanted.source
+    source = rotation.source
     refusing = []
     unread = []
     differing = []
@@ -394,8 +408,8 @@ def find_losses(
         elif fragment:
             config = merge_into_part(config, fragment, source.nest)
         reading = registry.read(READERS[name], config, flags)
-        main = reading.main_spec
-        if main is None:
+        main_spec = reading.main_spec
+        if main_spec is None:
             if reading.outcome == "refused":
                 refusing.append(f"{name} refuses it: {reading.problem}")
             elif reading.outcome == "meaningless":
@@ -407,15 +421,17 @@ def find_losses(
         # vLLM serves longrope at its original length by default. Its text always has
         # the flag --max-model-len, which the reading of the file does not know.
         has_default_length = (
-            isinstance(main.scaling, scalings.LongRope)
+            isinstance(main_spec.scaling, scalings.LongRope)
             and "--max-model-len" in target.text
         )
-        is_cut_by_flag = target.as_flag and main.length > wanted.length
+        is_cut_by_flag = target.as_flag and main_spec.length > rotation.length
         if has_default_length or is_cut_by_flag:
             # A flag gives the length, so that another length in the file is not a
             # difference.
-            main = replace(main, claimed_len=None)
-        differing += [f"{name}: {word}" for word in list_differences(main, wanted)]
+            main_spec = replace(main_spec, claimed_len=None)
+        differing += [
+            f"{name}: {word}" for word in list_differences(main_spec, rotation)
+        ]
         rotating = reading.rotating
         if rotating and source.rotating and rotating != source.rotating:
             count = f"{sum(rotating)} of {len(rotating)}"
@@ -423,7 +439,7 @@ def find_losses(
         # Other layers have to stay as they were. Their claimed length is the length of
         # the whole model, which was compared above.
         for label, other in source.other_layers.items():
-            layers = replace(reading.layers.get(label, main), claimed_len=None)
+            layers = replace(reading.layers.get(label, main_spec), claimed_len=None)
             for word in list_differences(layers, other):
                 differing.append(f"{name}: {label}: {word}")
 
@@ -447,35 +463,35 @@ def nest_fragment(fragment: Fragment, nest: Sequence[str]) -> Fragment:
     return fragment
 
 
-def list_differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
+def list_differences(spec: RopeSpec, rotation: RopeSpec) -> list[str]:
     """Name differences in width, frequencies by length, factor on the logits, claimed
     length.
     """
-    if got.rotary_dim != wanted.rotary_dim:
-        return [f"rotary_dim {got.rotary_dim}, not {wanted.rotary_dim}"]
+    if spec.rotary_dim != rotation.rotary_dim:
+        return [f"rotary_dim {spec.rotary_dim}, not {rotation.rotary_dim}"]
 
     words = []
     # Runtimes compute in float32, so smaller differences mean nothing.
-    lengths = (64, wanted.trained_len, wanted.length, 2 * wanted.length)
+    lengths = (64, rotation.trained_len, rotation.length, 2 * rotation.length)
     is_same = True
     for length in lengths:
-        frequencies = got.inv_freq(length)
-        if not np.allclose(frequencies, wanted.inv_freq(length), rtol=1e-6, atol=0):
+        frequencies = spec.inv_freq(length)
+        if not np.allclose(frequencies, rotation.inv_freq(length), rtol=1e-6, atol=0):
             is_same = False
     if not is_same:
-        method = got.method
-        starts_elsewhere = got.trained_len != wanted.trained_len
-        if starts_elsewhere and got.scaling.name == wanted.scaling.name:
-            method += f" from {got.trained_len} tokens"
-        if got.base != wanted.base:
-            method += f" at base {got.base:g}"
-        methods = shorten_numbers(f"{method} instead of {wanted.method}")
+        method = spec.method
+        starts_elsewhere = spec.trained_len != rotation.trained_len
+        if starts_elsewhere and spec.scaling.name == rotation.scaling.name:
+            method += f" from {spec.trained_len} tokens"
+        if spec.base != rotation.base:
+            method += f" at base {spec.base:g}"
+        methods = shorten_numbers(f"{method} instead of {rotation.method}")
         words.append(f"frequencies: {methods}")
 
-    if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
+    if not math.isclose(spec.logit_multiplier, rotation.logit_multiplier, rel_tol=1e-6):
         words.append(
-            f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}"
+            f"logits x {spec.logit_multiplier:.6g}, not {rotation.logit_multiplier:.6g}"
         )
-    if got.claimed_len is not None and got.claimed_len != wanted.length:
-        words.append(f"length {got.claimed_len}, not {wanted.length}")
+    if spec.claimed_len is not None and spec.claimed_len != rotation.length:
+        words.append(f"length {spec.claimed_len}, not {rotation.length}")
     return words

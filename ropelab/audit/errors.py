@@ -64,14 +64,14 @@ def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
                 source = spec.base_source
         # If the file states the other base under GPT-NeoX's key, that base is wanted.
         is_stated = base == config.get("rotary_emb_base")
-        wanted = base if is_stated else right_base
+        advised_base = base if is_stated else right_base
         if source.startswith("--"):
             fix = f"leave {source} off"
-        elif config.get("rope_theta") != wanted:
-            fix = f'write "rope_theta": {wanted!r} at top level'
+        elif config.get("rope_theta") != advised_base:
+            fix = f'write "rope_theta": {advised_base!r} at top level'
         elif "llama.cpp" in names:
             # llama.cpp passes over the key.
-            fix = f"--rope-freq-base {wanted!r}"
+            fix = f"--rope-freq-base {advised_base!r}"
         else:
             fix = ""
         about = {
@@ -90,19 +90,23 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
     """
     length = find_length_to_claim(case)
     by_ratio = []
-    others = []
+    unscaled = []
     specs = dict(case.specs)
     for name in list_unscaled(case):
         if length is not None and isinstance(specs[name].scaling, Yarn):
             by_ratio.append(name)
         else:
-            others.append(name)
+            unscaled.append(name)
 
     if by_ratio and length is not None:
         ratio = case.maximum / case.block[ORIGINAL]
         why = f": their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
         fix = advise_length(case, length)
-        yield blame_runtimes(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
-    if others:
+        yield blame_runtimes(
+            case, "E08", by_ratio, kind=case.scaling_type, why=why, fix=fix
+        )
+    if unscaled:
         fix = "ropelab emit --target, for the form that it reads"
-        yield blame_runtimes(case, "E08", others, kind=case.kind, why="", fix=fix)
+        yield blame_runtimes(
+            case, "E08", unscaled, kind=case.scaling_type, why="", fix=fix
+        )

@@ -59,8 +59,8 @@ def find_multiplied_lengths(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that multiply a length by the factor, though it may be the length
     after scaling already.
     """
-    _, text = find_language_part(case.document.config)
-    stated_lengths = [text.get(key) for key in VLLM_LENGTHS]
+    _, language_part = find_language_part(case.document.config)
+    stated_lengths = [language_part.get(key) for key in VLLM_LENGTHS]
 
     # The names of the runtimes, by the length that each claims and the length that it
     # multiplied.
@@ -157,10 +157,10 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
 
 def find_untyped_block(case: AuditCase) -> Iterator[AuditFinding]:
     """Find a factor in a block without a type, which scales nothing."""
-    if case.kind or case.block.get("factor") in (None, 1):
+    if case.scaling_type or case.block.get("factor") in (None, 1):
         return
-    _, text = find_language_part(case.document.config)
-    name, _ = find_rope_block(text)
+    _, language_part = find_language_part(case.document.config)
+    name, _ = find_rope_block(language_part)
     unscaled = [runtime for runtime, spec in case.specs if is_plain(spec)]
     if unscaled:
         yield make_finding("W11", "untyped", path=f"{name}.factor", names=unscaled)
@@ -172,7 +172,7 @@ def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:
     The class of the language model does not look at these keys, so that a scaling there
     is silently without effect.
     """
-    prefix, text = find_language_part(case.document.config)
+    prefix, language_part = find_language_part(case.document.config)
     architectures = str(case.document.config.get("architectures"))
     is_read_flat = any(
         name in architectures for names in FLAT_ARCHITECTURES.values() for name in names
@@ -187,7 +187,7 @@ def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:
     for depth, name in enumerate(names):
         path = "".join(f"{each}." for each in names[:depth])
         for key in (*BLOCKS, "rope_theta", "partial_rotary_factor", ORIGINAL):
-            if says_something_else(key, part.get(key), text, case):
+            if says_something_else(key, part.get(key), language_part, case):
                 paths_beside.append(f"{path}{key}")
         part = part[name]
     if paths_beside:
@@ -196,13 +196,13 @@ def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def says_something_else(
-    key: str, value: Any, text: Mapping[str, Any], case: AuditCase
+    key: str, value: Any, language_part: Mapping[str, Any], case: AuditCase
 ) -> bool:
     """Return True if a key beside the language model contradicts what is read from it.
 
     Many files repeat keys of the language model, or have empty ones.
     """
-    if not value or value == text.get(key):
+    if not value or value == language_part.get(key):
         return False
     if key == "rope_theta":
         return bool(value != case.spec.base)
@@ -211,13 +211,14 @@ def says_something_else(
 
     if not isinstance(value, Mapping):
         return False
-    kind = value.get("rope_type", value.get("type"))
+    scaling_type = value.get("rope_type", value.get("type"))
     is_repeated = any(
-        isinstance(text.get(name), Mapping) and value.items() <= text[name].items()
+        isinstance(language_part.get(name), Mapping)
+        and value.items() <= language_part[name].items()
         for name in BLOCKS
     )
     has_other_base = value.get("rope_theta", case.spec.base) != case.spec.base
-    is_scaled = kind not in (None, "default", "mrope") or "factor" in value
+    is_scaled = scaling_type not in (None, "default", "mrope") or "factor" in value
     return not is_repeated and (has_other_base or is_scaled)
 
 

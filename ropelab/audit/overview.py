@@ -43,7 +43,7 @@ from ropelab.runs.rows import Rows, group_pairs
 # The last position at which rounding errors are searched. Beyond it float32 has lost
 # all angles.
 LAST_SEARCHED_POSITION = 2**26
-# The column `proof` of rotations that are not the one of attention.
+# The column `proof` of rotations other than the rotation of attention.
 PROOF_OF_EXTRA_ROTATIONS = "read from source, not run"
 
 
@@ -109,8 +109,8 @@ def list_runtimes(case: AuditCase) -> Rows:
     a `problem`: the reason why the runtime computes no rotation.
     """
     rows: list[dict[str, Any]] = []
-    _, text = find_language_part(case.document.config)
-    extra_rotations = list_rotations(text)
+    _, language_part = find_language_part(case.document.config)
+    extra_rotations = list_rotations(language_part)
     for reading in case.readings:
         about = {
             "runtime": reading.runtime.name,
@@ -272,17 +272,17 @@ def list_contexts(case: AuditCase) -> Rows:
     return rows
 
 
-def find_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
+def find_format(config: Mapping[str, Any], requested_name: str = "") -> FloatFormat:
     """Return the number format that is named, else the file's number format, else
     bfloat16.
 
-    ``given``: the name that the user gave, or empty.
+    ``requested_name``: the name that the user gave, or empty.
     """
-    if given:
-        return FORMATS[check_known("--dtype", given, FORMATS)]
+    if requested_name:
+        return FORMATS[check_known("--dtype", requested_name, FORMATS)]
 
-    _, text = find_language_part(config)
-    for part in (text, config):
+    _, language_part = find_language_part(config)
+    for part in (language_part, config):
         for key in ("dtype", "torch_dtype"):
             value = part.get(key)
             if not isinstance(value, str):

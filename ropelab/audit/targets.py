@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ropelab.audit.wanted import BETAS, SHARE, Fragment, Wanted
+from ropelab.audit.wanted import BETAS, SHARE, Fragment, WantedRotation
 from ropelab.math import scaling as scalings
 from ropelab.readers import registry
 from ropelab.readers.scaling_types import longrope_attention, yarn_attention
@@ -21,7 +21,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_table_beside
 
 # Returns the keys, or the flags, for a wanted rotation.
-Writer = Callable[[Wanted], Fragment]
+Writer = Callable[[WantedRotation], Fragment]
 KEYS: dict[str, Writer] = {}
 FLAGS: dict[str, Writer] = {}
 
@@ -46,29 +46,29 @@ def register_flags_writer(*targets: str) -> Callable[[Writer], Writer]:
     return register
 
 
-def write_nothing(wanted: Wanted) -> Fragment:
+def write_nothing(rotation: WantedRotation) -> Fragment:
     return {}
 
 
 # -- Parts of a text that several targets share. --
 
 
-def make_block(wanted: Wanted) -> Fragment:
+def make_block(rotation: WantedRotation) -> Fragment:
     """Return the scaling block, with the axes of a model of images."""
-    block = make_scaling_block(wanted)
-    if not wanted.axes_keys:
+    block = make_scaling_block(rotation)
+    if not rotation.axes_keys:
         return block
-    return {**(block or {"rope_type": "default"}), **wanted.axes_keys}
+    return {**(block or {"rope_type": "default"}), **rotation.axes_keys}
 
 
-def make_scaling_block(wanted: Wanted) -> Fragment:
+def make_scaling_block(rotation: WantedRotation) -> Fragment:
     """Return the scaling block, with the name of the type that all runtimes know."""
-    scaling = wanted.scaling
-    original = {ORIGINAL: wanted.trained_len}
-    if wanted.own_block:
-        if wanted.own_block["rope_type"] in TYPES_WITH_ORIGINAL:
-            return {**wanted.own_block, **original}
-        return dict(wanted.own_block)
+    scaling = rotation.scaling
+    original = {ORIGINAL: rotation.trained_len}
+    if rotation.own_block:
+        if rotation.own_block["rope_type"] in TYPES_WITH_ORIGINAL:
+            return {**rotation.own_block, **original}
+        return dict(rotation.own_block)
 
     match scaling:
         case scalings.Unscaled():
@@ -83,11 +83,11 @@ def make_scaling_block(wanted: Wanted) -> Fragment:
         case scalings.Yarn():
             block = {"rope_type": "yarn", "factor": float(scaling.factor), **original}
             # Keys at the default that all runtimes share are left out.
-            for name, usual in {**BETAS, "truncate": True}.items():
+            for name, usual_value in {**BETAS, "truncate": True}.items():
                 value = getattr(scaling, name)
-                if value != usual:
+                if value != usual_value:
                     block[name] = value if isinstance(value, bool) else float(value)
-            return {**block, **state_attention(wanted)}
+            return {**block, **state_attention(rotation)}
         case scalings.LongRope():
             long_factor = list(scaling.long_factor)
             short_factor = list(scaling.short_factor)
@@ -99,21 +99,21 @@ def make_scaling_block(wanted: Wanted) -> Fragment:
                 "long_factor": long_factor,
                 "factor": float(scaling.factor),
                 **original,
-                **state_attention(wanted),
+                **state_attention(rotation),
             }
     raise InputError(
         f"no configuration has a name for {scaling.name}; one with a name is yarn"
     )
 
 
-def state_attention(wanted: Wanted) -> Fragment:
+def state_attention(rotation: WantedRotation) -> Fragment:
     """Return the key attention_factor, unless runtimes compute the wanted factor
     without it.
     """
-    usual = compute_usual_attention(wanted)
-    if math.isclose(wanted.attention_factor, usual, rel_tol=1e-12):
+    usual_factor = compute_usual_attention(rotation)
+    if math.isclose(rotation.attention_factor, usual_factor, rel_tol=1e-12):
         return {}
-    return {"attention_factor": wanted.attention_factor}
+    return {"attention_factor": rotation.attention_factor}
 
 
 def compute_usual_attention(spec: RopeSpec) -> float:
@@ -124,14 +124,14 @@ def compute_usual_attention(spec: RopeSpec) -> float:
     return yarn_attention(factor)
 
 
-def make_lengths(wanted: Wanted) -> Fragment:
+def make_lengths(rotation: WantedRotation) -> Fragment:
     """Return the keys of the length, and head_dim where a class needs it."""
-    source = wanted.source
+    source = rotation.source
     # Dynamic scaling starts at max_position_embeddings, so that it has to be the
     # trained length.
-    length = wanted.length
-    if isinstance(wanted.scaling, scalings.DynamicNtk):
-        length = wanted.trained_len
+    length = rotation.length
+    if isinstance(rotation.scaling, scalings.DynamicNtk):
+        length = rotation.trained_len
     keys: Fragment = {MAXIMUM: length}
     for name in VLLM_LENGTHS:
         if name in source.present:
@@ -142,45 +142,45 @@ def make_lengths(wanted: Wanted) -> Fragment:
     if (
         source.older_family.refuses_without_head_dim
         and lacks_head
-        and make_block(wanted)
+        and make_block(rotation)
     ):
-        keys["head_dim"] = wanted.head_dim
+        keys["head_dim"] = rotation.head_dim
     return keys
 
 
-def make_share(wanted: Wanted) -> Fragment:
+def make_share(rotation: WantedRotation) -> Fragment:
     """Return partial_rotary_factor unless the whole head rotates."""
-    rotates_whole = wanted.rotary_dim == wanted.head_dim
+    rotates_whole = rotation.rotary_dim == rotation.head_dim
     # If the file has a share in its block, a server keeps it unless the text has one. So
     # the share is also written where it is 1.
-    if rotates_whole and (wanted.own_block or SHARE not in wanted.source.present):
+    if rotates_whole and (rotation.own_block or SHARE not in rotation.source.present):
         return {}
-    return {SHARE: wanted.rotary_dim / wanted.head_dim}
+    return {SHARE: rotation.rotary_dim / rotation.head_dim}
 
 
 # -- Keys of a configuration. --
 
 
 @register_keys_writer("hf4", "mlx", "trtllm", "exllama", "tgi", "portable")
-def write_hf4(wanted: Wanted) -> Fragment:
+def write_hf4(rotation: WantedRotation) -> Fragment:
     """Return rope_theta and rope_scaling, the type under both of its names."""
-    source = wanted.source
-    block = make_block(wanted)
+    source = rotation.source
+    block = make_block(rotation)
     if not block and source.older_family.needs_block:
         block = {"rope_type": "default"}
     if block:
-        kind = block["rope_type"]
-        block = {"rope_type": kind, "type": kind, **block}
+        scaling_type = block["rope_type"]
+        block = {"rope_type": scaling_type, "type": scaling_type, **block}
         names = source.older_family.block_keys
         # Classes that require the key `type` take only the keys that they list.
         if "type" in names:
             block = {name: block[name] for name in names if name in block}
 
-    keys = {**make_lengths(wanted), "rope_theta": wanted.base}
+    keys = {**make_lengths(rotation), "rope_theta": rotation.base}
     # transformers 4 reads longrope's original length at top level only.
-    if isinstance(wanted.scaling, scalings.LongRope):
-        keys[ORIGINAL] = wanted.trained_len
-    keys |= make_share(wanted)
+    if isinstance(rotation.scaling, scalings.LongRope):
+        keys[ORIGINAL] = rotation.trained_len
+    keys |= make_share(rotation)
     if "rope_parameters" in source.present:
         keys["rope_parameters"] = None
 
@@ -190,53 +190,55 @@ def write_hf4(wanted: Wanted) -> Fragment:
             keys[key] = source.layers[label]["rope_theta"]
     # The base of the main layers is written last, since some classes have one key for all
     # layer types.
-    if source.main in base_keys:
-        keys[base_keys[source.main]] = wanted.base
+    if source.scaled_layer in base_keys:
+        keys[base_keys[source.scaled_layer]] = rotation.base
     return {**keys, "rope_scaling": block or None}
 
 
 @register_keys_writer("hf5", "axolotl")
-def write_hf5(wanted: Wanted) -> Fragment:
+def write_hf5(rotation: WantedRotation) -> Fragment:
     """Return rope_parameters, for a configuration that was read already."""
-    own = make_block(wanted) or {"rope_type": "default"}
-    block = {"rope_theta": wanted.base, **own, **make_share(wanted)}
-    if wanted.source.layers:
-        block = {**wanted.source.layers, wanted.source.main: block}
-    return {**make_lengths(wanted), "rope_parameters": block}
+    scaling_block = make_block(rotation) or {"rope_type": "default"}
+    block = {"rope_theta": rotation.base, **scaling_block, **make_share(rotation)}
+    if rotation.source.layers:
+        block = {**rotation.source.layers, rotation.source.scaled_layer: block}
+    return {**make_lengths(rotation), "rope_parameters": block}
 
 
 @register_keys_writer("vllm", "vllm-draft")
-def write_vllm(wanted: Wanted) -> Fragment:
+def write_vllm(rotation: WantedRotation) -> Fragment:
     """Return what transformers 5 takes, with the length that vLLM multiplies by itself."""
-    fragment = write_hf5(wanted)
-    scaling = wanted.scaling
+    fragment = write_hf5(rotation)
+    scaling = rotation.scaling
     multiplied_scalings = scalings.PositionInterpolation | scalings.DynamicNtk
     # vLLM multiplies the lengths of all models but Gemma 3.
     if (
         isinstance(scaling, multiplied_scalings)
-        and "gemma3" not in wanted.source.older_family.name
+        and "gemma3" not in rotation.source.older_family.name
     ):
-        fragment[MAXIMUM] = round(wanted.length / scaling.factor)
+        fragment[MAXIMUM] = round(rotation.length / scaling.factor)
     return fragment
 
 
 @register_keys_writer("sglang")
-def write_sglang(wanted: Wanted) -> Fragment:
+def write_sglang(rotation: WantedRotation) -> Fragment:
     """Return what vLLM takes, with the block as rope_scaling.
 
     SGLang multiplies attn_factor by YaRN's usual factor on cos and sin. So the wanted
     factor divided by the usual factor is written.
     """
     # DeepSeek-V4 has one block for SGLang.
-    if wanted.source.main == "compress":
-        source = replace(wanted.source, layers={})
-        wanted = replace(wanted, source=source, base=source.other_layers["main"].base)
+    if rotation.source.scaled_layer == "compress":
+        source = replace(rotation.source, layers={})
+        rotation = replace(
+            rotation, source=source, base=source.other_layers["main"].base
+        )
 
-    if wanted.source.layers:
-        fragment = write_hf5(wanted)
-        block = fragment["rope_parameters"][wanted.source.main]
+    if rotation.source.layers:
+        fragment = write_hf5(rotation)
+        block = fragment["rope_parameters"][rotation.source.scaled_layer]
     else:
-        fragment = write_vllm(wanted)
+        fragment = write_vllm(rotation)
         block = fragment.pop("rope_parameters")
         fragment["rope_scaling"] = block
 
@@ -250,20 +252,20 @@ def write_sglang(wanted: Wanted) -> Fragment:
 
 
 @register_flags_writer("llamafactory")
-def write_llamafactory(wanted: Wanted) -> Fragment:
-    kind = None
-    if wanted.has_raised_factor or not wanted.own_block:
-        kind = make_block(wanted).get("rope_type")
-    scaling = kind if kind in LLAMAFACTORY else "null"
-    return {"rope_scaling": scaling, "cutoff_len": wanted.context}
+def write_llamafactory(rotation: WantedRotation) -> Fragment:
+    scaling_type = None
+    if rotation.has_raised_factor or not rotation.own_block:
+        scaling_type = make_block(rotation).get("rope_type")
+    scaling = scaling_type if scaling_type in LLAMAFACTORY else "null"
+    return {"rope_scaling": scaling, "cutoff_len": rotation.context}
 
 
 @register_flags_writer("llama.cpp")
-def write_llamacpp(wanted: Wanted) -> Fragment:
-    scaling = wanted.scaling
-    flags: Fragment = {"ctx_size": wanted.context}
+def write_llamacpp(rotation: WantedRotation) -> Fragment:
+    scaling = rotation.scaling
+    flags: Fragment = {"ctx_size": rotation.context}
     # The converter writes the file's own scaling.
-    if wanted.own_block and not wanted.has_raised_factor:
+    if rotation.own_block and not rotation.has_raised_factor:
         return flags
 
     if isinstance(scaling, scalings.PositionInterpolation):
@@ -272,36 +274,36 @@ def write_llamacpp(wanted: Wanted) -> Fragment:
     if isinstance(scaling, scalings.Yarn):
         flags["rope_scaling"] = "yarn"
         flags["rope_scale"] = scaling.factor
-        flags["yarn_orig_ctx"] = wanted.trained_len
+        flags["yarn_orig_ctx"] = rotation.trained_len
         # Betas are left out at the default, unless the file has a value.
-        for name, usual in BETAS.items():
+        for name, usual_value in BETAS.items():
             value = getattr(scaling, name)
-            if name in wanted.source.present or value != usual:
+            if name in rotation.source.present or value != usual_value:
                 flags[f"yarn_{name}"] = value
     return flags
 
 
 @register_flags_writer("koboldcpp", "lmstudio")
-def write_koboldcpp(wanted: Wanted) -> Fragment:
+def write_koboldcpp(rotation: WantedRotation) -> Fragment:
     # Within the length of the file koboldcpp changes nothing by itself.
-    if wanted.is_released:
-        return {"ctx_size": wanted.context}
+    if rotation.is_released:
+        return {"ctx_size": rotation.context}
 
     # Both the scale and the base are given. If scale or base is missing, koboldcpp
     # chooses the missing number by its own rule.
     flags: Fragment = {
-        "ctx_size": wanted.context,
+        "ctx_size": rotation.context,
         "rope_freq_scale": 1.0,
-        "rope_freq_base": wanted.base,
+        "rope_freq_base": rotation.base,
     }
-    if isinstance(wanted.scaling, scalings.PositionInterpolation):
-        flags["rope_freq_scale"] = 1 / wanted.scaling.factor
+    if isinstance(rotation.scaling, scalings.PositionInterpolation):
+        flags["rope_freq_scale"] = 1 / rotation.scaling.factor
         flags["rope_scaling"] = "linear"
-    elif not isinstance(wanted.scaling, scalings.Unscaled) and not wanted.own_block:
+    elif not isinstance(rotation.scaling, scalings.Unscaled) and not rotation.own_block:
         # koboldcpp has no flags for other methods. The base of NTK-aware by the same
         # factor is nearer to what is wanted than no scaling.
-        factor = max(1.0, wanted.context / wanted.trained_len)
-        flags["rope_freq_base"] = scalings.ntk_base(wanted.geometry, factor)
+        factor = max(1.0, rotation.context / rotation.trained_len)
+        flags["rope_freq_base"] = scalings.ntk_base(rotation.geometry, factor)
     return flags
 
 
@@ -333,11 +335,14 @@ class Target:
 def make_target(name: str, row: dict[str, Any]) -> Target:
     """Return a target of targets.toml, with the functions that write for it."""
     about = dict(row)
-    # A target that lists no runtimes is for all runtimes but those whose names begin so.
+    # A target that lists no runtimes is for all runtimes, except the runtimes whose names
+    # begin so.
     left_out = tuple(about.pop("without", ()))
     if "runtimes" not in about:
-        others = [each for each in registry.RUNTIMES if not each.startswith(left_out)]
-        about["runtimes"] = others
+        runtime_names = [
+            each for each in registry.RUNTIMES if not each.startswith(left_out)
+        ]
+        about["runtimes"] = runtime_names
     write_keys = KEYS.get(name, write_nothing)
     write_flags = FLAGS.get(name, write_nothing)
     return Target(write_keys=write_keys, write_flags=write_flags, **about)

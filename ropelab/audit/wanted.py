@@ -58,9 +58,9 @@ class ModelFile:
     # whole file.
     nest: Sequence[str] = ()
     # The part itself.
-    text: Mapping[str, Any] = field(default_factory=dict)
+    language_part: Mapping[str, Any] = field(default_factory=dict)
     # The layer type that is scaled.
-    main: str = ""
+    scaled_layer: str = ""
     # The block of each layer type, where each has one.
     layers: Fragment = field(default_factory=dict)
     # The rotations of the other layer types.
@@ -79,25 +79,27 @@ class ModelFile:
     @property
     def block(self) -> tuple[str, Mapping[str, Any]]:
         """The name and the content of the block that is scaled."""
-        name, block = find_rope_block(self.text)
-        return name, self.layers.get(self.main, block)
+        name, block = find_rope_block(self.language_part)
+        return name, self.layers.get(self.scaled_layer, block)
 
     @property
     def present(self) -> set[str]:
         """The names of blocks, lengths and sizes of a head that the file gives."""
         names = (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS)
         _, block = self.block
-        return {name for name in names if self.text.get(name) or block.get(name)}
+        return {
+            name for name in names if self.language_part.get(name) or block.get(name)
+        }
 
     @property
     def older_family(self) -> Family:
         """The facts about the class of the model type in transformers 4."""
-        kind = str(self.text.get("model_type"))
-        return find_family(kind, registry.RUNTIMES["transformers-4.57"].release)
+        model_type = str(self.language_part.get("model_type"))
+        return find_family(model_type, registry.RUNTIMES["transformers-4.57"].release)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted(RopeSpec):
+class WantedRotation(RopeSpec):
     """A rotation to be written into a file."""
 
     # The length that the user asks for, or the largest length that the scaling reaches,
@@ -155,8 +157,8 @@ def make_file(model: KnownModel) -> Fragment:
 
     inner = CLASSES["texts"].get(model.model_type)
     if inner and model.model_type not in CLASSES["flat"]:
-        text = {"model_type": inner, **keys}
-        return {"model_type": model.model_type, "text_config": text}
+        language_part = {"model_type": inner, **keys}
+        return {"model_type": model.model_type, "text_config": language_part}
     return {"model_type": model.model_type, **keys}
 
 
@@ -184,32 +186,32 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
     Both are as transformers 5 reads them or, if it does not read the file, as another
     runtime does.
     """
-    prefix, text = find_language_part(config)
+    prefix, language_part = find_language_part(config)
     reading = registry.read_by_reference(name, config)
     by_reference = reading.runtime.name == registry.REFERENCE
     spec = reading.layers[reading.main_layer]
     # vLLM claims less by default than the file states.
     if not by_reference and isinstance(spec.scaling, scalings.LongRope):
-        spec = replace(spec, claimed_len=text.get(MAXIMUM))
+        spec = replace(spec, claimed_len=language_part.get(MAXIMUM))
     scaled_length = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
-    if any(text.get(key) == scaled_length for key in VLLM_LENGTHS):
+    if any(language_part.get(key) == scaled_length for key in VLLM_LENGTHS):
         # The file states the length after scaling under one of these keys, and the
         # length before scaling as the maximum.
         spec = replace(spec, claimed_len=scaled_length)
 
     # Only transformers 5 has layer types.
-    main = reading.main_layer if by_reference else "all"
+    scaled_layer = reading.main_layer if by_reference else "all"
     other_layers = {}
     if by_reference:
         other_layers = dict(reading.layers)
-        other_layers.pop(main, None)
-    layers = load_block(text) if main != "all" else {}
+        other_layers.pop(scaled_layer, None)
+    layers = load_block(language_part) if scaled_layer != "all" else {}
     family = find_family(reading.model_type)
     file = ModelFile(
         config,
         nest=prefix.split(".")[:-1],
-        text=text,
-        main=main,
+        language_part=language_part,
+        scaled_layer=scaled_layer,
         layers=layers,
         other_layers=other_layers,
         rotating=reading.rotating,
@@ -222,7 +224,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
 
 def keep_scaling(
     name: str, source: ModelFile, spec: RopeSpec, context: int
-) -> tuple[Wanted, str]:
+) -> tuple[WantedRotation, str]:
     """Return a file's own scaling, with a larger factor if the context needs it.
 
     The second value is a note on the factor; it is empty if the factor stays.
@@ -245,36 +247,36 @@ def keep_scaling(
     if not is_fixed:
         longest = max(spec.length, reached)
 
-    kept: Fragment = {**raised_block, "rope_theta": spec.base}
-    patched: Fragment = {**source.text, MAXIMUM: longest, key: kept}
+    kept_block: Fragment = {**raised_block, "rope_theta": spec.base}
+    patched: Fragment = {**source.language_part, MAXIMUM: longest, key: kept_block}
     # In files of transformers 5 each layer type may have a block.
     if source.layers:
         if "rope_scaling" in patched:
             # Some classes refuse the key, null included.
             patched["rope_scaling"] = None
-        patched["rope_parameters"] = {**source.layers, source.main: kept}
+        patched["rope_parameters"] = {**source.layers, source.scaled_layer: kept_block}
     config = merge_into_part(source.config, patched, source.nest)
-    rotation = copy_fields(registry.read_main_rotation(name, config))
-    rotation["claimed_len"] = longest
-    wanted = Wanted(
-        **rotation,
+    rotation_fields = copy_fields(registry.read_main_rotation(name, config))
+    rotation_fields["claimed_len"] = longest
+    rotation = WantedRotation(
+        **rotation_fields,
         context=reached,
         source=source,
         unreached_length=unreached_length,
         own_block=raised_block,
         has_raised_factor=has_raised_factor,
     )
-    return wanted, note
+    return rotation, note
 
 
 def choose_scaling(
     source: ModelFile, spec: RopeSpec, context: int, method: str
-) -> tuple[Wanted, str]:
+) -> tuple[WantedRotation, str]:
     """Return the scaling of a method, or YaRN if the context needs one.
 
     The second value is a note on the trained length; it may be empty.
     """
-    model_type = str(source.text.get("model_type"))
+    model_type = str(source.language_part.get("model_type"))
     trained = TRAINED_LENGTHS.get((model_type, spec.trained_len))
     is_unscaled = isinstance(spec.scaling, scalings.Unscaled)
     note = ""
@@ -295,14 +297,19 @@ def choose_scaling(
             raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
 
     length = max(context, spec.length)
-    rotation = copy_fields(spec)
-    rotation["scaling"] = scaling
-    rotation["claimed_len"] = length
-    rotation["attention_factor"] = scaling.plan(spec.geometry, length).attention_factor
-    rotation["softmax_factor"] = 1.0
+    rotation_fields = copy_fields(spec)
+    rotation_fields["scaling"] = scaling
+    rotation_fields["claimed_len"] = length
+    rotation_fields["attention_factor"] = scaling.plan(
+        spec.geometry, length
+    ).attention_factor
+    rotation_fields["softmax_factor"] = 1.0
     _, block = source.block
     axes_keys = {key: value for key, value in block.items() if key.startswith("mrope_")}
-    return Wanted(**rotation, context=context, source=source, axes_keys=axes_keys), note
+    rotation = WantedRotation(
+        **rotation_fields, context=context, source=source, axes_keys=axes_keys
+    )
+    return rotation, note
 
 
 def merge_into_part(
@@ -314,8 +321,8 @@ def merge_into_part(
     """
     if not nest:
         return {**config, **patch}
-    first, *rest = nest
-    return {**config, first: merge_into_part(config[first], patch, rest)}
+    first, *inner_nest = nest
+    return {**config, first: merge_into_part(config[first], patch, inner_nest)}
 
 
 def raise_factor(
@@ -325,9 +332,9 @@ def raise_factor(
 
     The second value is a note on the factor; it is empty if the context needs none.
     """
-    kind = block.get("rope_type") or block.get("type")
+    scaling_type = block.get("rope_type") or block.get("type")
     is_longrope = isinstance(spec.scaling, scalings.LongRope)
-    raised_block: Fragment = {"rope_type": "longrope" if is_longrope else kind}
+    raised_block: Fragment = {"rope_type": "longrope" if is_longrope else scaling_type}
     for key, value in block.items():
         if key not in ("type", "rope_type", "rope_theta"):
             raised_block[key] = value
@@ -343,19 +350,22 @@ def raise_factor(
     # YaRN reaches its factor times the trained length, whatever the file states.
     if isinstance(spec.scaling, scalings.Yarn):
         limit = reach
-    note = f"the file's own {kind} reaches {limit} tokens"
-    if kind not in TYPES_WITH_RAISABLE_FACTOR:
+    note = f"the file's own {scaling_type} reaches {limit} tokens"
+    if scaling_type not in TYPES_WITH_RAISABLE_FACTOR:
         return raised_block, f"{note}, and has no factor to raise; --method replaces it"
 
     raised_block["factor"] = factor * context / limit
     note = f"{note}: its factor is raised from {factor:g} to {raised_block['factor']:g}"
-    given = raised_block.get("attention_factor")
-    if given is None:
+    attention_factor = raised_block.get("attention_factor")
+    if attention_factor is None:
         return raised_block, note
-    if not math.isclose(given, yarn_attention(factor), rel_tol=1e-6):
-        return raised_block, f"{note}, its attention_factor stays {given:g}"
+    if not math.isclose(attention_factor, yarn_attention(factor), rel_tol=1e-6):
+        return raised_block, f"{note}, its attention_factor stays {attention_factor:g}"
 
     # The factor on attention follows the raised factor, as it would without the key.
-    raised_block["attention_factor"] = yarn_attention(raised_block["factor"])
-    follows = f"{given:g}, the default for {factor:g}, to {raised_block['attention_factor']:g}"
+    raised_attention = yarn_attention(raised_block["factor"])
+    raised_block["attention_factor"] = raised_attention
+    follows = (
+        f"{attention_factor:g}, the default for {factor:g}, to {raised_attention:g}"
+    )
     return raised_block, f"{note}, its attention_factor from {follows}"

@@ -17,11 +17,14 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import shorten_numbers, write_number
 
-# Names of the rotations that are not the one of attention.
+# Names of the rotations other than the rotation of attention.
 EXTRA_NAMES = {
     INDEXER: "indexer of sparse attention",
     COMPRESSED_KEYS: "compressed keys",
 }
+
+# The features that form pairs, in words, by the value of `pairing`.
+PAIRED_FEATURES = {"half": "halves", "interleaved": "adjacent features"}
 
 
 @dataclass
@@ -151,8 +154,8 @@ def describe_pairs(row: Mapping[str, Any]) -> str:
         return f"a divisor for each of {pairs} pairs"
     if not (row["pairs_blended"] or row["pairs_divided"]):
         return method
-    counts, comma, others = count_pairs(row).partition(",")
-    return f"{counts} pairs kept/blended/divided{comma}{others}"
+    counts, comma, unexplained = count_pairs(row).partition(",")
+    return f"{counts} pairs kept/blended/divided{comma}{unexplained}"
 
 
 def describe_row(row: Mapping[str, Any]) -> str:

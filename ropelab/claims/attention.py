@@ -182,9 +182,11 @@ def check_score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) ->
     lowest = float(eigenvalues.min())
     what = "such scores exist with q = k (no negative eigenvalue)"
     size = arrays.write_zero(abs(lowest), SUM_TOLERANCE, f"{lowest:.2g}")
-    text = f"smallest eigenvalue {size}"
+    measured = f"smallest eigenvalue {size}"
     is_symmetric = bool((first == first.T).all())
-    findings.add_limit(what, text, is_symmetric and lowest >= -SUM_TOLERANCE, lowest)
+    findings.add_limit(
+        what, measured, is_symmetric and lowest >= -SUM_TOLERANCE, lowest
+    )
 
     # The table for the figure has a row per score.
     words = ("I", "like", "you")
@@ -265,8 +267,8 @@ def check_relative_only(
     what = f"change when both positions move by up to {max(shifts)}"
     findings.add_zero(what, max(changes), EXACT)
     what = "typical change with one more token between (root mean square over normal q and k)"
-    text = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
-    findings.add_above(what, typical_change, EXACT, text)
+    template = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
+    findings.add_above(what, typical_change, EXACT, template)
 
 
 def _compute_typical_change(angles: Float[arrays.Array, " pairs"]) -> float:
@@ -394,17 +396,17 @@ def check_absolute_too(
         changes.append(arrays.max_abs(moved_outputs - outputs_at_start))
 
     what = "a rotated vector at positions 5 and 10 (root mean square)"
-    text = f"{{:.2f}} apart, of a length of {math.sqrt(HEAD):g}"
-    findings.add_above(what, rotation_difference, EXACT, text)
+    measured = f"{{:.2f}} apart, of a length of {math.sqrt(HEAD):g}"
+    findings.add_above(what, rotation_difference, EXACT, measured)
     what = "weight of the first of n + 1 equal tokens under a causal mask"
-    text = f"1/(n + 1): {distinct_weights} values at {TOKENS} positions"
-    findings.add_part(what, text, distinct_weights == TOKENS, distinct_weights)
+    measured = f"1/(n + 1): {distinct_weights} values at {TOKENS} positions"
+    findings.add_part(what, measured, distinct_weights == TOKENS, distinct_weights)
     what = (
         "what the rotation shows of absolute positions: change of attention's output"
         f" after all positions move by up to {max(SHIFTS)}"
     )
-    text = "another output"
-    findings.add_nonzero(what, max(changes), EXACT, text, role="limit")
+    measured = "another output"
+    findings.add_nonzero(what, max(changes), EXACT, measured, role="limit")
 
 
 @claim("values-left-alone")
@@ -444,9 +446,11 @@ def check_either_direction(
         codes = np.concatenate((np.cos(angles), np.sin(sign * angles)), axis=-1)
         distinct_counts.append(len(np.unique(codes, axis=0)))
     what = f"positions of {len(angles):,} that are told apart"
-    text = f"{distinct_counts[0]:,} counterclockwise, {distinct_counts[1]:,} clockwise"
+    measured = (
+        f"{distinct_counts[0]:,} counterclockwise, {distinct_counts[1]:,} clockwise"
+    )
     all_differ = min(distinct_counts) == len(angles)
-    findings.add_part(what, text, all_differ, min(distinct_counts))
+    findings.add_part(what, measured, all_differ, min(distinct_counts))
 
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     scores = compute_scores(q, k, m=0, n=distance)
@@ -464,8 +468,8 @@ def check_either_direction(
         f" {distance} (root mean square over normal q and k)"
     )
     typical = _compute_typical_change(2 * distance * arrays.frequencies(HEAD, BASE))
-    text = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
-    findings.add_at_most(what, typical, EXACT, text, role="limit")
+    measured = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
+    findings.add_at_most(what, typical, EXACT, measured, role="limit")
 
 
 @claim("script-equal-scores")
@@ -485,8 +489,8 @@ def check_equal_scores(
         f"typical difference of q0.k0 and q1.k1, {tokens} tokens at 0 and 1 (root mean"
         " square over normal q and k)"
     )
-    text = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
-    findings.add_at_most(what, typical, EQUAL_SCORES, text)
+    template = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
+    findings.add_at_most(what, typical, EQUAL_SCORES, template)
 
 
 @claim("scaled-scores")
@@ -565,12 +569,12 @@ def check_reach_of_segments(
     tokens = 6 * segment
 
     def compute_last_output(
-        text: Float[arrays.Array, "tokens width"],
+        embeddings: Float[arrays.Array, "tokens width"],
     ) -> Float[arrays.Array, " width"]:
         no_tokens = np.empty((0, WIDTH))
         previous_inputs: list[Any] = [no_tokens for _ in range(layers)]
         for start in range(0, tokens, segment):
-            hidden = text[start : start + segment]
+            hidden = embeddings[start : start + segment]
             for layer in range(layers):
                 visible = np.concatenate((previous_inputs[layer], hidden))
                 if cached:
@@ -580,11 +584,11 @@ def check_reach_of_segments(
                 hidden = hidden + outputs[-len(hidden) :]
         return hidden[-1]
 
-    text = arrays.gaussian(0, tokens, WIDTH) / math.sqrt(WIDTH)
-    last_output = compute_last_output(text)
+    embeddings = arrays.gaussian(0, tokens, WIDTH) / math.sqrt(WIDTH)
+    last_output = compute_last_output(embeddings)
     farthest = 0
     for distance in range(tokens):
-        changed_text = text.copy()
+        changed_text = embeddings.copy()
         changed_text[-1 - distance] *= -1
         changed_output = compute_last_output(changed_text)
         if arrays.max_abs(changed_output - last_output) > 0:

@@ -48,8 +48,8 @@ def read_committed() -> dict[str, Findings]:
     return evidence
 
 
-def _read_number(text: str) -> Number:
-    return float(text) if text else None
+def _read_number(number_text: str) -> Number:
+    return float(number_text) if number_text else None
 
 
 def lacks_torch(claim: Claim) -> bool:

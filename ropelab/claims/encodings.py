@@ -168,9 +168,9 @@ def ask_beyond_end(findings: Findings, name: str = "learned") -> None:
     with suppress(IndexError):
         encoding.embed(token, torch.tensor([LENGTH]))
         stops = False
-    text = "no vector" if stops else "a vector"
+    measured = "no vector" if stops else "a vector"
     what = f"what a table of {LENGTH} positions has at position {LENGTH}"
-    findings.add_part(what, text, stops)
+    findings.add_part(what, measured, stops)
 
     last_position = encoding.max_position
     findings.add_part(
@@ -194,8 +194,8 @@ def ask_far_beyond_end(findings: Findings, far: int = 10**6) -> None:
     far_code = make_codes(torch.tensor([far]))
     nearest = float((first_codes - far_code).norm(dim=-1).min())
     what = f"code of position {far:,} by the sinusoidal formula"
-    text = f"defined, and {nearest:.1f} away from all of the first {LENGTH}"
-    findings.add_limit(what, text, nearest == 0, nearest)
+    measured = f"defined, and {nearest:.1f} away from all of the first {LENGTH}"
+    findings.add_limit(what, measured, nearest == 0, nearest)
 
 
 @claim("relative-space")
@@ -214,16 +214,16 @@ def count_biases_of_t5(findings: Findings) -> None:
     long, long_different = count_biases(2 * LENGTH)
     # Twice the tokens have four times the pairs of a query and a key.
     what = f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens"
-    text = f"{short:,} and {long:,} per head"
-    findings.add_part(what, text, long == 4 * short, long / short)
+    measured = f"{short:,} and {long:,} per head"
+    findings.add_part(what, measured, long == 4 * short, long / short)
 
     what = (
         f"different biases of the scores of {LENGTH} and {2 * LENGTH} tokens, which are all"
         " that has to be kept"
     )
-    text = f"{short_different} and {long_different}"
+    measured = f"{short_different} and {long_different}"
     grows_as_fast = long_different >= 4 * short_different
-    findings.add_limit(what, text, grows_as_fast, short_different)
+    findings.add_limit(what, measured, grows_as_fast, short_different)
 
 
 @claim("rope-space")
@@ -241,9 +241,9 @@ def count_numbers_of_rope(findings: Findings) -> None:
         f"table entries that the printed code keeps for {LENGTH} and"
         f" {2 * LENGTH} tokens"
     )
-    text = f"{short_table:,} and {long_table:,}"
+    measured = f"{short_table:,} and {long_table:,}"
     ratio = long_table / short_table
-    findings.add_limit(what, text, short_table == long_table, ratio)
+    findings.add_limit(what, measured, short_table == long_table, ratio)
 
 
 @claim("alibi-stores-nothing")
@@ -252,8 +252,8 @@ def count_kept_numbers(findings: Findings, name: str = "alibi") -> None:
 
     def count_kept(length: int) -> int:
         encoding = make_small_encoding(name, length)
-        kept = (*encoding.parameters(), *encoding.buffers())
-        return sum(tensor.numel() for tensor in kept)
+        tensors = (*encoding.parameters(), *encoding.buffers())
+        return sum(tensor.numel() for tensor in tensors)
 
     count = count_kept(LENGTH)
     count_at_twice = count_kept(2 * LENGTH)
@@ -355,16 +355,17 @@ def compare_moved_scores(
     encoding = make_small_encoding(name)
     tokens = 16
     shift = 100
-    text = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
+    embeddings = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
 
     def compute_scores(start: int) -> Tensor:
         positions = torch.arange(start, start + tokens)
-        embedded = encoding.embed(text, positions)
+        embedded = encoding.embed(embeddings, positions)
         # The embedded tokens are the queries and the keys: [1, heads, tokens, head_dim].
         by_head = embedded.unflatten(-1, (HEADS, HEAD)).transpose(1, 2)
         layer = encoding.for_layer(0)
         scores = layer.scores(*encode(layer, by_head, by_head, start))
-        # Above the diagonal an encoding may leave anything: those keys are masked.
+        # Above the diagonal an encoding may leave anything, since keys after the query are
+        # masked.
         return scores.tril()
 
     with torch.no_grad():
@@ -389,8 +390,8 @@ def compare_printed_bias(findings: Findings, slope: float = 0.25) -> None:
     findings.add_at_most(what, max_abs(bias - printed_bias), 0, "{} from the bias")
 
     what = f"alpha = {slope} with distances counted from 0 up"
-    text = "far keys are preferred, {:.1f} from the bias"
-    findings.add_at_most(what, max_abs(bias + printed_bias), 0, text, role="limit")
+    template = "far keys are preferred, {:.1f} from the bias"
+    findings.add_at_most(what, max_abs(bias + printed_bias), 0, template, role="limit")
 
 
 @claim("heads-unaffected")
@@ -417,8 +418,8 @@ def find_acting_encodings(
 
     what = f"methods of the page that act inside every head, of {len(methods)}"
     count = len(acting_names)
-    text = f"{count} ({', '.join(acting_names)})"
-    findings.add_part(what, text, count < len(methods) / 2, count)
+    measured = f"{count} ({', '.join(acting_names)})"
+    findings.add_part(what, measured, count < len(methods) / 2, count)
     what = f"different biases that ALiBi gives {HEADS} heads at one distance"
     findings.add_limit(
         what, f"{different_biases}", different_biases == 1, different_biases
@@ -437,10 +438,11 @@ def measure_sinusoids(findings: Findings, length: int = 1 << 20) -> None:
     equal_neighbours = {}
     for fmt, counts in counts_by_format.items():
         equal_neighbours[fmt] = counts.adjacent_collisions
-    text = ", ".join(f"{count} in {fmt}" for fmt, count in equal_neighbours.items())
+    measured = ", ".join(f"{count} in {fmt}" for fmt, count in equal_neighbours.items())
     has_equal = any(equal_neighbours.values())
-    # The source says that there may be one or the other, so that one is enough.
+    # The source says that either may happen: wrong angles or equal neighbours. One of the
+    # two is enough.
     agrees = error > ANGLE_RAD or has_equal
     findings.add_part(worst, f"{error:.2g} rad", agrees, error)
     what = f"neighbours below {length:,} with the same code, d = 64"
-    findings.add_limit(what, text, True if has_equal else None)
+    findings.add_limit(what, measured, True if has_equal else None)

@@ -22,7 +22,7 @@ CANNOT_SHOW = (
 )
 VERSION = 13
 # The module with the functions of the experiment, imported when one of them is called.
-BODY = "ropelab.claims.verdicts"
+FUNCTIONS_MODULE = "ropelab.claims.verdicts"
 # The folder of configs about released models. `--run` leaves them out, because the files
 # of these models have to be fetched first.
 RELEASED_CONFIGS = "released/"

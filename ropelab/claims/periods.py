@@ -72,8 +72,8 @@ def compare_cosines_of_neighbours(
     findings.add_part(what, f"{difference:.4e}", error <= tolerance, difference, margin)
 
     stored = np.cos(np.array([0, theta])).astype(dtype)
-    text = " and ".join(f"{float(value):.10g}" for value in stored)
-    findings.add_part(f"the two in {dtype}", text, bool((stored == 1).all()))
+    measured = " and ".join(f"{float(value):.10g}" for value in stored)
+    findings.add_part(f"the two in {dtype}", measured, bool((stored == 1).all()))
 
 
 @claim("one-frequency-degrees")
@@ -85,9 +85,9 @@ def check_degrees_of_position_1(
     """
     degrees = 360 / PERIOD
     radians = 2 * math.pi / PERIOD
-    text = f"{degrees:g} degrees, which is {radians:.3g} radians"
+    measured = f"{degrees:g} degrees, which is {radians:.3g} radians"
     is_printed = math.isclose(degrees, printed, rel_tol=0.01)
-    findings.add_part("angle of position 1", text, is_printed, degrees)
+    findings.add_part("angle of position 1", measured, is_printed, degrees)
 
 
 @claim("turn-comes-back")
@@ -127,8 +127,8 @@ def check_steps_of_float32(findings: Findings, printed: float = 1e-7) -> None:
     sine = 2 * math.pi / PERIOD
     step = float(np.spacing(np.float32(sine)))
     what = f"step at {sine:.3g}, the sine at position 1"
-    text = f"{step:.1g}: the precision is relative"
-    findings.add_limit(what, text, is_near_printed(step), step)
+    measured = f"{step:.1g}: the precision is relative"
+    findings.add_limit(what, measured, is_near_printed(step), step)
 
 
 @claim("script-cos-step")
@@ -150,8 +150,8 @@ def check_steps_of_cosine(findings: Findings, printed: float = 3.94e-11) -> None
         ("limit", "step of cos from position 1 to 2", after),
     )
     for role, what, step in steps:
-        text = f"{step:.3e} = {step / theta**2:.2f} theta^2"
-        findings.add(role, what, text, abs(step - printed) <= 0.01e-11, step)
+        measured = f"{step:.3e} = {step / theta**2:.2f} theta^2"
+        findings.add(role, what, measured, abs(step - printed) <= 0.01e-11, step)
 
 
 @claim("clock-hour", "clock-unique")
@@ -187,8 +187,8 @@ def find_place_of_hand(
     """
     past_start = said % hand
     what = f"where the hand of {hand} s stands after {said:,} s"
-    text = f"{past_start} s past its start, as every {hand} s"
-    findings.add_part(what, text, past_start == 0, past_start)
+    measured = f"{past_start} s past its start, as every {hand} s"
+    findings.add_part(what, measured, past_start == 0, past_start)
 
 
 @claim("clock-like-rope", "calendar-like-rope")
@@ -230,16 +230,16 @@ def compare_with_clock(
         what = (
             f"positions of the first {length:,} that all together tell apart, float32"
         )
-        text = f"{counts.distinct:,}"
-        findings.add_part(what, text, counts.distinct == length, counts.distinct)
+        measured = f"{counts.distinct:,}"
+        findings.add_part(what, measured, counts.distinct == length, counts.distinct)
     if not in_whole:
         return
     what = f"periods that are whole multiples of the one before, of {len(ratios)}"
-    text = (
+    measured = (
         f"{whole_count} (each is {ratios[0]:.4g} times the one before; a clock's are 60"
         " and 12)"
     )
-    findings.add_limit(what, text, whole_count == len(ratios), whole_count)
+    findings.add_limit(what, measured, whole_count == len(ratios), whole_count)
 
 
 # One slow frequency against many: codes that number formats can distinguish
@@ -312,19 +312,19 @@ def count_equal_neighbours(findings: Findings, format_: str = "float32") -> None
     cosines = np.cos(angles).astype(np.float32)
     sines = np.sin(angles).astype(np.float32)
     what = "positions 0 and 1 in float32"
-    text = (
+    measured = (
         f"cos {cosines[0]:.10g} and {cosines[1]:.10g}, sin {sines[0]:.3g} and"
         f" {sines[1]:.3g}"
     )
     are_equal = bool(cosines[0] == cosines[1] and sines[0] == sines[1])
-    findings.add_limit(what, text, are_equal)
+    findings.add_limit(what, measured, are_equal)
 
     # RoPE rotates a query and a key that are equal by the angles of their positions. The
     # angle between the two is then theta times their distance, and the score of a pair of
     # features of length 1 is its cosine.
     what = "float32 scores of equal q and k, one pair, at distances 0 and 1"
-    text = " and ".join(f"{float(score):.10g}" for score in cosines)
-    findings.add_limit(what, text, bool(cosines[0] == cosines[1]))
+    measured = " and ".join(f"{float(score):.10g}" for score in cosines)
+    findings.add_limit(what, measured, bool(cosines[0] == cosines[1]))
 
     for fmt in FORMATS_COMPARED:
         share = shares["one", fmt, "cos"]
@@ -450,13 +450,13 @@ def compare_periods(
     for index, printed_period in printed:
         true_period = true_periods[index]
         is_right = abs(printed_period / true_period - 1) <= tolerance
-        text = f"{true_period:,.1f}, printed {printed_period:,.10g}"
+        measured = f"{true_period:,.1f}, printed {printed_period:,.10g}"
         if not is_right:
             # The index i at which 2 pi base^(2i/d) is the printed period.
             fitting_index = HEAD / 2 * math.log(printed_period / (2 * math.pi), base)
-            text += f" (it would be index {fitting_index:.1f})"
+            measured += f" (it would be index {fitting_index:.1f})"
         findings.add_part(
-            f"period at index {index}, in tokens", text, is_right, true_period
+            f"period at index {index}, in tokens", measured, is_right, true_period
         )
 
 
@@ -489,9 +489,9 @@ def compare_cosines_of_position_1(
     findings.expected = f"[{', '.join(map(str, first))}, ..., {last}]"
     first_true = ", ".join(f"{cosine:.4f}" for cosine in cosines[: len(first)])
     hits = write_hits(right_count, len(printed))
-    text = f"[{first_true}, ..., {cosines[-1]:.4f}], {hits} as printed"
+    measured = f"[{first_true}, ..., {cosines[-1]:.4f}], {hits} as printed"
     findings.add_part(
-        "cosines of position 1", text, right_count == len(printed), right_count
+        "cosines of position 1", measured, right_count == len(printed), right_count
     )
 
 
@@ -513,12 +513,16 @@ def compare_angles(
         margin = margin_below(error, tolerance_degrees)
         within_turn = degrees % 360
         what = f"degrees at {position}, pair {index}"
-        text = f"{within_turn:.1f}"
+        measured = f"{within_turn:.1f}"
         turns = int(degrees // 360)
         if turns:
-            text += f" past {write_count(turns, 'whole turn')}, {degrees:,.1f} in all"
-        text += f", printed {printed_degrees:g}"
-        findings.add_part(what, text, error <= tolerance_degrees, within_turn, margin)
+            measured += (
+                f" past {write_count(turns, 'whole turn')}, {degrees:,.1f} in all"
+            )
+        measured += f", printed {printed_degrees:g}"
+        findings.add_part(
+            what, measured, error <= tolerance_degrees, within_turn, margin
+        )
 
 
 @claim("script-two-periods", "script-three-periods")
@@ -537,7 +541,7 @@ def find_equal_phases(
         else:
             first_with_phases[phases] = position
 
-    text = ", ".join(agreeing) or "all differ"
+    measured = ", ".join(agreeing) or "all differ"
     different_phases = float(len(first_with_phases))
     what = f"phases of {len(positions)} positions"
-    findings.add_part(what, text, not agreeing, different_phases)
+    findings.add_part(what, measured, not agreeing, different_phases)

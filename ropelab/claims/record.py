@@ -196,7 +196,7 @@ class Findings:
         what: str,
         value: float,
         bound: float,
-        text: str = "{} apart",
+        template: str = "{} apart",
         role: Role = "part",
     ) -> None:
         """Add a finding on a number that must not exceed a bound.
@@ -205,11 +205,11 @@ class Findings:
             what: what was measured, in words.
             value: the number.
             bound: the largest value that agrees with the claim.
-            text: the result in words. `{}` in it stands for the magnitude of the number
+            template: the result in words. `{}` in it stands for the magnitude of the number
                 (`3.2e-16`), and `{:...}` for the number in that format.
             role: whether the finding is a part of the claim, or a limit.
         """
-        measured = _write_number(value, text)
+        measured = _write_number(value, template)
         self._add_below(role, what, measured, value, bound)
 
     def add_above(
@@ -217,11 +217,11 @@ class Findings:
         what: str,
         value: float,
         bound: float,
-        text: str = "{} apart",
+        template: str = "{} apart",
         role: Role = "part",
     ) -> None:
         """Add a finding on a number that must exceed a bound; see `add_at_most`."""
-        measured = _write_number(value, text)
+        measured = _write_number(value, template)
         self._add_above(role, what, measured, value, bound)
 
     def add_zero(
@@ -398,11 +398,11 @@ class Findings:
         return cls(**fields, series=series)
 
 
-def _write_number(value: float, text: str) -> str:
+def _write_number(value: float, template: str) -> str:
     """Write a number into a text, as `Findings.add_at_most` describes it."""
-    if "{}" in text:
-        return text.format(write_magnitude(value))
-    return text.format(value)
+    if "{}" in template:
+        return template.format(write_magnitude(value))
+    return template.format(value)
 
 
 def _find_margin(finding: ClaimFinding) -> float:

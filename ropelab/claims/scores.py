@@ -59,16 +59,16 @@ def check_concatenation(findings: Findings, seed: int = 0) -> None:
     difference = arrays.max_abs(concatenated @ weights - projected_sum)
 
     width = concatenated.shape[-1]
-    text = f"{WIDTH} for a sum, {width} side by side"
-    findings.add_part("inputs of the next layer", text, width > WIDTH, width)
+    measured = f"{WIDTH} for a sum, {width} side by side"
+    findings.add_part("inputs of the next layer", measured, width > WIDTH, width)
     what = (
         "what a layer on the longer vector puts out, less what it puts out on the sum of x"
         " and a projected code"
     )
-    text = arrays.write_zero(difference, EXACT, "more than rounding")
+    measured = arrays.write_zero(difference, EXACT, "more than rounding")
     # The claim is about the width alone. What the layer puts out is for the answer to the
     # question of the page.
-    findings.add_limit(what, text, None, difference)
+    findings.add_limit(what, measured, None, difference)
 
 
 @claim("multiplication-stronger")
@@ -92,10 +92,10 @@ def check_multiplication(
             f"change of embeddings of size {size:g} by {TOKENS} codes of {WIDTH} features,"
             " of their length"
         )
-        text = f"{multiplied:.2f} multiplied, {added:.2f} added"
+        measured = f"{multiplied:.2f} multiplied, {added:.2f} added"
         # The first size decides, and all other sizes are limits.
         role: Role = "part" if size == sizes[0] else "limit"
-        findings.add(role, what, text, multiplied > added, multiplied / added)
+        findings.add(role, what, measured, multiplied > added, multiplied / added)
 
 
 @claim("rope-multiplies")
@@ -126,8 +126,8 @@ def check_rope_multiplies(
         f"one real factor for each feature at position {position}, 5 to 95 % of normal"
         " vectors"
     )
-    text = "up to {:.1f} apart"
-    findings.add_at_most(what, arrays.max_abs(spreads), EXACT, text, role="limit")
+    template = "up to {:.1f} apart"
+    findings.add_at_most(what, arrays.max_abs(spreads), EXACT, template, role="limit")
 
 
 @claim("code-coefficients")
@@ -153,10 +153,10 @@ def check_fixed_coefficients(
         f" {CODE_WIDTH}"
     )
     picks_out = difference <= ROUNDING
-    text = f"off by {difference:.2g}"
+    measured = f"off by {difference:.2g}"
     if picks_out:
-        text = "within rounding: it learns the coefficients instead"
-    findings.add_limit(what, text, not picks_out, difference)
+        measured = "within rounding: it learns the coefficients instead"
+    findings.add_limit(what, measured, not picks_out, difference)
 
 
 @claim("only-at-the-product")
@@ -189,8 +189,8 @@ def check_only_at_product(
         f"{name}: what is done to the product, while moving both tokens by"
         f" {shift} changes the score by {change_in_words}"
     )
-    text = "nothing" if added_to_product <= ROUNDING else "scores change"
-    findings.add_part(what, text, added_to_product > ROUNDING, added_to_product)
+    measured = "nothing" if added_to_product <= ROUNDING else "scores change"
+    findings.add_part(what, measured, added_to_product > ROUNDING, added_to_product)
 
 
 @claim("polynomial-distance")
@@ -225,8 +225,8 @@ def check_polynomial(findings: Findings, degree: int = 3) -> None:
     )
     bias_at_far = -float(np.log1p(far_distance))
     what = f"fit of -ln(1 + r) by degree {degree} at {far_distance} tokens"
-    text = f"{fit_at_far:.0f}, should be {bias_at_far:.1f}"
-    findings.add_limit(what, text, abs(fit_at_far - bias_at_far) <= 1, fit_at_far)
+    measured = f"{fit_at_far:.0f}, should be {bias_at_far:.1f}"
+    findings.add_limit(what, measured, abs(fit_at_far - bias_at_far) <= 1, fit_at_far)
 
 
 # The terms of a score of embeddings to which a code was added. With embeddings x and codes
@@ -337,8 +337,8 @@ def check_relative_table(
     distances = np.unique(positions[:, None] - positions)
     farthest = int(distances.max())
     what = f"farthest distance in {tokens} tokens"
-    text = f"{farthest}, said to be at most {said}"
-    findings.add_part(what, text, farthest <= said, farthest)
+    measured = f"{farthest}, said to be at most {said}"
+    findings.add_part(what, measured, farthest <= said, farthest)
     count = len(distances)
     what = "different distances, which the table has to hold"
     findings.add_part(what, f"{count:,}, rows {rows:,}", count <= rows, count)
@@ -470,21 +470,21 @@ def check_decay_of_bound(findings: Findings, head_dim: int = 128) -> None:
     octaves = compute_octave_means(curve)
     means = octaves[:NEAR_OCTAVES]
     what = f"mean over octaves from 1 to {FARTHEST:,}"
-    text = " ".join(f"{mean:.1f}" for mean in means)
+    measured = " ".join(f"{mean:.1f}" for mean in means)
     ratio = means[-1] / means[0]
-    findings.add_part(what, text, _is_falling(means), ratio)
+    findings.add_part(what, measured, _is_falling(means), ratio)
 
     # The first limit that disagrees is the condition that a reader sees. Limits within the
     # distances that the claim is about therefore come before the limit beyond them.
     rises = int((np.diff(curve[: FARTHEST + 1]) > 0).sum())
-    text = f"{rises:,} of {FARTHEST:,}"
+    measured = f"{rises:,} of {FARTHEST:,}"
     what = f"steps up to {FARTHEST:,} at which the bound rises"
-    findings.add_limit(what, text, rises == 0, rises)
+    findings.add_limit(what, measured, rises == 0, rises)
 
     far_means = octaves[NEAR_OCTAVES:]
     what = f"mean over octaves beyond, from {FARTHEST:,} to {FAR:,}"
-    text = " ".join(f"{mean:.2f}" for mean in far_means)
-    findings.add_limit(what, text, _is_falling(far_means), far_means[-1])
+    measured = " ".join(f"{mean:.2f}" for mean in far_means)
+    findings.add_limit(what, measured, _is_falling(far_means), far_means[-1])
     findings.series["decay"] = make_decay_series(head_dim)
 
 
@@ -497,8 +497,8 @@ def check_decay_of_scores(findings: Findings, head_dim: int = 128) -> None:
     octaves = compute_octave_means(aligned)
     means = octaves[:NEAR_OCTAVES]
     what = f"q = k, mean score over octaves from 1 to {FARTHEST:,}, score at 0 is 1"
-    text = " ".join(f"{mean:.2f}" for mean in means)
-    findings.add_part(what, text, _is_falling(means), means[-1])
+    measured = " ".join(f"{mean:.2f}" for mean in means)
+    findings.add_part(what, measured, _is_falling(means), means[-1])
 
     # As in `check_decay_of_bound`, the limit beyond the distances of the claim comes last.
     # The scores of independent vectors stand for tokens that have nothing to do with each
@@ -509,16 +509,16 @@ def check_decay_of_scores(findings: Findings, head_dim: int = 128) -> None:
 
     negative = np.flatnonzero(aligned[: FARTHEST + 1] < 0)
     is_never_negative = len(negative) == 0
-    text = "nowhere"
+    measured = "nowhere"
     if not is_never_negative:
-        text = f"first at distance {int(negative[0]):,}"
+        measured = f"first at distance {int(negative[0]):,}"
     what = f"q = k, below zero up to {FARTHEST:,}"
-    findings.add_limit(what, text, is_never_negative)
+    findings.add_limit(what, measured, is_never_negative)
 
     far_means = octaves[NEAR_OCTAVES:]
     what = f"q = k, mean score over octaves beyond, from {FARTHEST:,} to {FAR:,}"
-    text = " ".join(f"{mean:.3f}" for mean in far_means)
-    findings.add_limit(what, text, _is_falling(far_means), far_means[-1])
+    measured = " ".join(f"{mean:.3f}" for mean in far_means)
+    findings.add_limit(what, measured, _is_falling(far_means), far_means[-1])
 
     findings.series["decay"] = make_decay_series(head_dim)
 

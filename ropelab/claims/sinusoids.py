@@ -135,8 +135,8 @@ def compare_columns(
     share = float((cosines > 0.1).sum() / (width * (width - 1)))
 
     what = f"largest |cosine| between two of {width} columns over {length} positions"
-    text = f"{{:.6f}} ({share:.0%} of the pairs of columns exceed 0.1)"
-    findings.add_at_most(what, max_abs(cosines), EXACT, text)
+    template = f"{{:.6f}} ({share:.0%} of the pairs of columns exceed 0.1)"
+    findings.add_at_most(what, max_abs(cosines), EXACT, template)
 
     # The table for the figure has a row per position and feature of a smaller code.
     values = pd.DataFrame(encode_positions(np.arange(64), frequencies(32, BASE)))
@@ -249,12 +249,12 @@ def find_nearest_codes(findings: Findings, tokens: int = 16384) -> None:
         repeats = nearest_distance < distance_at_one
         should_repeat = name == "uniform"
         what = f"{pairs} {name} frequencies, positions nearest in code within {tokens}"
-        text = (
+        measured = (
             f"{nearest_lag} tokens apart at {nearest_distance:.3f}, neighbours at"
             f" {distance_at_one:.3f}"
         )
         ratio = nearest_distance / distance_at_one
-        findings.add_part(what, text, repeats == should_repeat, ratio)
+        findings.add_part(what, measured, repeats == should_repeat, ratio)
     findings.series["sinusoid_distance"] = make_distance_series()
 
 
@@ -293,10 +293,10 @@ def compare_ratios(
         are_equal = bool(np.ptp(ratios) <= EXACT)
         largest_to_smallest = float(ratios.max() / ratios.min())
         what = f"ratios of neighbours that are evenly spaced in {where}"
-        text = f"{ratios.min():.3g} to {ratios.max():.3g}"
+        measured = f"{ratios.min():.3g} to {ratios.max():.3g}"
         if are_equal:
-            text = f"all {ratios.mean():.4g}"
-        findings.add(role, what, text, are_equal, largest_to_smallest)
+            measured = f"all {ratios.mean():.4g}"
+        findings.add(role, what, measured, are_equal, largest_to_smallest)
 
 
 @claim("sinusoid-smooth")
@@ -311,12 +311,12 @@ def measure_steps(findings: Findings) -> None:
     norm = math.sqrt(width / 2)
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
     are_equal = spread <= EXACT
-    text = f"{step_lengths.mean():.2f}"
+    measured = f"{step_lengths.mean():.2f}"
     if are_equal:
-        text += " everywhere"
+        measured += " everywhere"
     else:
-        text = f"{step_lengths.min():.2f} to {step_lengths.max():.2f}"
-    findings.add_part(what, text, are_equal, spread)
+        measured = f"{step_lengths.min():.2f} to {step_lengths.max():.2f}"
+    findings.add_part(what, measured, are_equal, spread)
 
     # The first pair is the fastest.
     degrees = math.degrees(float(omega[0]))

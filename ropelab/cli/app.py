@@ -127,10 +127,10 @@ def _add_command(app: typer.Typer, experiment: Experiment) -> None:
     if has_models:
         left_out = set()
 
-    def command(*, options: Options, **given: Any) -> None:
+    def command(*, options: Options, **typed_values: Any) -> None:
         from ropelab.cli.runs import run_one
 
-        fields = flags.read_fields(given)
+        fields = flags.read_fields(typed_values)
         if not has_models:
             # Arithmetic is computed by this process itself.
             options = replace(options, workers=1)

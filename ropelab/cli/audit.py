@@ -184,9 +184,9 @@ def print_sarif(report: AuditReport) -> None:
     """
     from ropelab.audit.sarif import write_sarif
 
-    *others, last = report.audits
+    *earlier_audits, last = report.audits
     findings = (*last.findings, *report.draft_findings)
-    audits = [*others, replace(last, findings=findings)]
+    audits = [*earlier_audits, replace(last, findings=findings)]
     print_document(write_sarif(audits, ropelab.__version__))
 
 

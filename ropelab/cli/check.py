@@ -118,9 +118,9 @@ def vectors(
         return 0
 
     for row in outcome.rows["layers"]:
-        kind = f"{row['layer_type']} layers: {row['method']}, base {row['base']:g}"
+        title = f"{row['layer_type']} layers: {row['method']}, base {row['base']:g}"
         terminal.show_paragraph(
-            f"{kind}, {row['rotary_dim']} of {row['head_dim']} features, logits x "
+            f"{title}, {row['rotary_dim']} of {row['head_dim']} features, logits x "
             f"{row['logit_multiplier']:.6g}, at {row['length']} tokens"
         )
         # The user puts what the engine computed into mine.npz.

@@ -56,7 +56,7 @@ def emit(
     )
     emissions = outcome.targets
     if json:
-        label = outcome.wanted.scaling.label
+        label = outcome.rotation.scaling.label
         about = {"method": label, "note": outcome.note, "replaced": outcome.replaced}
         print_document({"experiment": "emit", **about, **outcome.rows})
     else:
@@ -71,7 +71,7 @@ def emit(
             if note:
                 say(f"ropelab: {note}")
         has_changes = any(emission.changes for emission in emissions)
-        observation = describe_observation(outcome.wanted.scaling)
+        observation = describe_observation(outcome.rotation.scaling)
         if has_changes and observation:
             say(f"observed {observation}")
         say(f"next  {choose_next(from_ or model, emissions)}")

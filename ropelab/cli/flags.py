@@ -151,15 +151,15 @@ def add_shared_options(
     for option in fields(Options):
         if option.name not in without:
             option_type = types_of_options[option.name]
-            kind: Any = Annotated[option_type, make_option(option.name)]
-            parameter = _make_parameter(option.name, kind, option.default)
+            annotation: Any = Annotated[option_type, make_option(option.name)]
+            parameter = _make_parameter(option.name, annotation, option.default)
             shared_parameters.append(parameter)
 
-    def call_command(**given: Any) -> None:
+    def call_command(**typed_values: Any) -> None:
         values = {}
         for parameter in shared_parameters:
-            values[parameter.name] = given.pop(parameter.name)
-        command(**given, options=Options(**values))
+            values[parameter.name] = typed_values.pop(parameter.name)
+        command(**typed_values, options=Options(**values))
 
     # Typer reads the parameters from these attributes.
     parameters = [*own_parameters, *shared_parameters]
@@ -200,15 +200,17 @@ def list_field_parameters(config: "type[Config]") -> list[Parameter]:
         if other_name:
             help_text += f"  [also: {make_flag(other_name)}]"
         parameter_name = PREFIX_OF_FLAG + name if name == config.bare else name
-        kind = _make_field_option(flag, info, help=help_text, rich_help_panel=panel)
-        parameters.append(_make_parameter(parameter_name, kind))
+        annotation = _make_field_option(
+            flag, info, help=help_text, rich_help_panel=panel
+        )
+        parameters.append(_make_parameter(parameter_name, annotation))
         if other_name:
             # The other name is a separate flag, so that an error is raised if both flags
             # are typed. If one flag had two names, the last value would silently win.
-            kind = _make_field_option(
+            annotation = _make_field_option(
                 make_flag(other_name), info, rich_help_panel=panels.UNLISTED
             )
-            parameters.append(_make_parameter(other_name, kind))
+            parameters.append(_make_parameter(other_name, annotation))
 
     if "rotary_dim" in config.model_fields:
         share = Option(
@@ -221,10 +223,10 @@ def list_field_parameters(config: "type[Config]") -> list[Parameter]:
     return parameters
 
 
-def read_fields(given: Mapping[str, Any]) -> dict[str, str]:
+def read_fields(typed_values: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of fields that flags and arguments set, as texts."""
     fields: dict[str, str] = {}
-    for parameter, value in given.items():
+    for parameter, value in typed_values.items():
         if value is None:
             continue
         name = parameter.removeprefix(PREFIX_OF_FLAG)
@@ -235,8 +237,10 @@ def read_fields(given: Mapping[str, Any]) -> dict[str, str]:
     return fields
 
 
-def _make_parameter(name: str, kind: Any, default: Any = None) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+def _make_parameter(name: str, annotation: Any, default: Any = None) -> Parameter:
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def _write_help(info: "FieldInfo") -> str:
@@ -275,18 +279,18 @@ def write_default(default: object) -> str:
     return f"  [default: {text}]" if text else ""
 
 
-def choose_metavar(kind: Any) -> str:
+def choose_metavar(annotation: Any) -> str:
     """Return the placeholder of a flag's value, from the type of its field."""
-    origin = typing.get_origin(kind)
-    parts = typing.get_args(kind)
+    origin = typing.get_origin(annotation)
+    parts = typing.get_args(annotation)
     if origin is Annotated:
         return choose_metavar(parts[0])
     if origin in (Union, types.UnionType):
-        first_kind, *_ = [part for part in parts if part is not type(None)]
-        return choose_metavar(first_kind)
+        first_member, *_ = [part for part in parts if part is not type(None)]
+        return choose_metavar(first_member)
     if origin is Literal:
         return "|".join(map(str, parts))
     if origin is tuple:
         return f"{choose_metavar(parts[0])},..."
     names = {"int": "N", "float": "X", "str": "NAME", "ByteSize": "SIZE"}
-    return names.get(getattr(kind, "__name__", ""), "VALUE")
+    return names.get(getattr(annotation, "__name__", ""), "VALUE")

@@ -99,31 +99,31 @@ def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
     Some commands have repairs of their own, which are tried first.
     """
     command = words[0] if words else ""
-    rest = list(words[1:])
+    arguments = list(words[1:])
     options = _list_options(error)
     unknown = getattr(error, "option_name", "") if "No such option" in problem else ""
 
     if command == "audit":
-        meant = _correct_audit(rest)
+        meant = _correct_audit(arguments)
     elif command == "emit":
-        meant = _correct_emit(rest)
+        meant = _correct_emit(arguments)
     elif command == "vectors":
-        meant = _correct_vectors(rest)
+        meant = _correct_vectors(arguments)
     elif unknown:
-        meant = _replace_flag(rest, unknown, options)
+        meant = _replace_flag(arguments, unknown, options)
     elif "unexpected extra argument" in problem:
-        meant = _name_values(rest, problem, options)
-        file = _find_first(rest, _is_model_file)
+        meant = _name_values(arguments, problem, options)
+        file = _find_first(arguments, _is_model_file)
         if not meant and file:
             return ["ropelab", "audit", file]
-    elif command == "compare" and rest:
-        meant = _add_second_run(rest)
+    elif command == "compare" and arguments:
+        meant = _add_second_run(arguments)
     else:
         meant = []
 
     # If the words did not change, they would fail again. An empty list means that no
     # repair was found, unless a needless flag was the only word and was dropped.
-    is_changed = meant != rest
+    is_changed = meant != arguments
     is_repaired = bool(meant) or unknown in NEEDLESS
     if is_changed and is_repaired:
         return ["ropelab", command, *meant]
@@ -143,16 +143,18 @@ def _list_options(error: Any) -> list[str]:
     return options
 
 
-def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]:
+def _replace_flag(
+    arguments: list[str], typed: str, options: Sequence[str]
+) -> list[str]:
     """Return the words with an unknown flag replaced by the flag that was meant."""
     flag = find_meant_flag(typed, options)
     if not flag:
         if typed in NEEDLESS:
-            return [word for word in rest if word != typed]
-        return rest
+            return [word for word in arguments if word != typed]
+        return arguments
 
     meant = []
-    for word in rest:
+    for word in arguments:
         name, equals, value = word.partition("=")
         if name == typed:
             meant.append(f"{flag}{equals}{value}")
@@ -190,7 +192,9 @@ def find_meant_flag(typed: str, options: Sequence[str]) -> str:
     return candidates[0] if candidates else ""
 
 
-def _name_values(rest: list[str], problem: str, options: Sequence[str]) -> list[str]:
+def _name_values(
+    arguments: list[str], problem: str, options: Sequence[str]
+) -> list[str]:
     """Return the words with a flag before each value that was typed without a flag.
 
     The list is empty if the flag of some value is unknown.
@@ -198,7 +202,7 @@ def _name_values(rest: list[str], problem: str, options: Sequence[str]) -> list[
     # The problem that Typer reports has the values without a flag in brackets.
     values_without_flag = re.sub(r"^.*\((.*)\)$", r"\1", problem).split()
     meant = []
-    for word in rest:
+    for word in arguments:
         if word not in values_without_flag:
             meant.append(word)
             continue
@@ -253,7 +257,7 @@ def _is_model_file(word: str) -> bool:
     return word.endswith(SUFFIXES) or Path(word, "config.json").is_file()
 
 
-def _correct_audit(rest: Sequence[str]) -> list[str]:
+def _correct_audit(arguments: Sequence[str]) -> list[str]:
     """Return the words of audit with flags of a server in quotes, after --flags.
 
     audit prints to stdout. A flag for an output file becomes `--json > FILE`.
@@ -262,11 +266,11 @@ def _correct_audit(rest: Sequence[str]) -> list[str]:
     from ropelab.readers.flags import take_known
 
     for flag in ("-o", "--out", "--output"):
-        if flag in rest[:-1]:
-            index = rest.index(flag)
-            other_words = [*rest[:index], *rest[index + 2 :]]
-            return [*other_words, "--json", ">", rest[index + 1]]
-    server_flags, meant = take_known(rest)
+        if flag in arguments[:-1]:
+            index = arguments.index(flag)
+            other_words = [*arguments[:index], *arguments[index + 2 :]]
+            return [*other_words, "--json", ">", arguments[index + 1]]
+    server_flags, meant = take_known(arguments)
     words_of_flags: list[str] = []
     for flag, value in server_flags:
         words_of_flags.append(flag)
@@ -277,19 +281,19 @@ def _correct_audit(rest: Sequence[str]) -> list[str]:
     return meant
 
 
-def _correct_emit(rest: Sequence[str]) -> list[str]:
+def _correct_emit(arguments: Sequence[str]) -> list[str]:
     """Return the words of emit with a file after --from, and a length after --context.
 
     emit prints to stdout. A flag for an output file becomes `> FILE`. A factor becomes
     the trained length times the factor.
     """
     for flag in ("-o", "--out", "--output"):
-        if flag in rest[:-1]:
-            index = rest.index(flag)
-            other_words = [*rest[:index], *rest[index + 2 :]]
-            return [*_correct_emit(other_words), ">", rest[index + 1]]
+        if flag in arguments[:-1]:
+            index = arguments.index(flag)
+            other_words = [*arguments[:index], *arguments[index + 2 :]]
+            return [*_correct_emit(other_words), ">", arguments[index + 1]]
     flags_of_length = r"^--(max-model-len|max-position-embeddings|length|test-len)"
-    words = [re.sub(flags_of_length, "--context", word) for word in rest]
+    words = [re.sub(flags_of_length, "--context", word) for word in arguments]
     meant = _place_file(words, "--from", _find_first(words, _is_named_file))
 
     context = "128k"
@@ -369,24 +373,24 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
 FLAGS_OF_VECTORS = {"-o": "--out", "--output": "--out", "--model": "--config"}
 
 
-def _correct_vectors(rest: Sequence[str]) -> list[str]:
+def _correct_vectors(arguments: Sequence[str]) -> list[str]:
     """Return the words of vectors with flags that this command has; empty if no word is
     a model file.
     """
-    file = _find_first(rest, _is_model_file)
+    file = _find_first(arguments, _is_model_file)
     if not file:
         return []
-    words = [FLAGS_OF_VECTORS.get(word, word) for word in rest]
+    words = [FLAGS_OF_VECTORS.get(word, word) for word in arguments]
     meant = _place_file(words, "--config", file)
     if "--out" not in meant:
         meant += ["--out", "vectors"]
     return meant
 
 
-def _add_second_run(rest: Sequence[str]) -> list[str]:
+def _add_second_run(arguments: Sequence[str]) -> list[str]:
     """Return the run that was given, and another run from the same folder."""
-    first = Path(rest[0])
+    first = Path(arguments[0])
     for manifest in sorted(first.parent.glob("*/manifest.json")):
         if manifest.parent != first:
-            return [*rest, str(manifest.parent)]
-    return [*rest, "ANOTHER_RUN"]
+            return [*arguments, str(manifest.parent)]
+    return [*arguments, "ANOTHER_RUN"]

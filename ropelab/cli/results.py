@@ -116,9 +116,11 @@ def export(
     from ropelab.show.page.shown import find_runs
 
     check_known("export format", kind, export.ENDINGS)
-    shown, *others = find_runs([run], judge_run)
-    if others:
-        raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
+    shown, *other_runs = find_runs([run], judge_run)
+    if other_runs:
+        raise InputError(
+            f"{run} holds {len(other_runs) + 1} runs; give the folder of one"
+        )
     tables = export.choose_tables(shown, table or ())
     empty_tables = export.list_empty(shown)
     if empty_tables and not table:
@@ -154,8 +156,8 @@ def compare(
 
     runs = []
     for path in (first, second):
-        shown, *others = find_runs([path], judge_run)
-        if others:
+        shown, *other_runs = find_runs([path], judge_run)
+        if other_runs:
             raise InputError(
                 "compare takes the folders of two runs, each with a manifest.json"
             )
@@ -308,8 +310,8 @@ def models(
 
     table = known_models()
     if name:
-        given = name.lower()
-        chosen = check_known("model", OTHER_NAMES.get(given, given), MODELS)
+        typed_name = name.lower()
+        chosen = check_known("model", OTHER_NAMES.get(typed_name, typed_name), MODELS)
         table = table[table["name"] == chosen]
     if json:
         print_document({"tables": {"models": make_records(table)}})

@@ -50,12 +50,12 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
     values: dict[str, Any] = {}
     if options.config:
         label, values = _read_config(options.config, experiment.name)
-    given = _override(experiment, values, fields)
+    typed_values = _override(experiment, values, fields)
     lab = _make_lab(options)
     reductions = ""
     if options.quick:
-        given, reductions = experiment.choose_quick_values(given)
-    plan = lab.prepare(experiment.name, given, make_flag)
+        typed_values, reductions = experiment.choose_quick_values(typed_values)
+    plan = lab.prepare(experiment.name, typed_values, make_flag)
 
     if not options.quiet:
         _say_single_seed(fields)

@@ -17,7 +17,9 @@ Tables = dict[str, list[Row]]
 
 def document(name: str, /, **keys: Any) -> Any:
     """Return the type of a document that must have all these keys."""
-    fields: dict[str, Any] = {key: (kind, ...) for key, kind in keys.items()}
+    fields: dict[str, Any] = {
+        key: (value_type, ...) for key, value_type in keys.items()
+    }
     return create_model(name, **fields)
 
 

@@ -50,7 +50,7 @@ STEPS = (16, 32, 64, 90, 100, 128, 180, 200, 256, 360, 512, 720, 1000, 1024)
 STEP_TOLERANCE = 1e-3
 # The last position at which slow pairs are compared with shifted slow pairs.
 NEAR_POSITION = 256
-# Only positions below this one are compared with sums of frequencies, which need an
+# Only positions below this position are compared with sums of frequencies, which need an
 # entry for each token.
 LONGEST_SUM = 2**18
 # Sums of at most this many tokens are too near to products to tell the two apart.

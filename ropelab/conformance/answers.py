@@ -27,20 +27,20 @@ CIRCLE_TOLERANCE = 0.02
 SURELY_FITS_BYTES = 2**20
 
 
-def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+def call(function: Callable[..., Any], value_of_parameter: Mapping[str, Any]) -> Any:
     """Call a function with float32 arrays, or with torch tensors if it refuses arrays.
 
-    ``given`` has the value of each parameter by its name.
+    ``value_of_parameter`` has the value of each parameter by its name.
     """
     signature = inspect.Signature(list_parameters(function) or UNNAMED_PARAMETERS)
 
     def call_with(convert: Callable[[np.ndarray], Any]) -> Any:
         # The code may change the arrays that it is given, so that these are copies.
-        values = dict(given)
-        for name, value in given.items():
+        values = dict(value_of_parameter)
+        for name, value in value_of_parameter.items():
             if isinstance(value, np.ndarray):
-                kind = np.float32 if value.dtype == np.float64 else value.dtype
-                values[name] = convert(value.astype(kind))
+                dtype = np.float32 if value.dtype == np.float64 else value.dtype
+                values[name] = convert(value.astype(dtype))
 
         arguments = inspect.BoundArguments(signature, values)
         return function(*arguments.args, **arguments.kwargs)
@@ -81,8 +81,8 @@ def to_numbers(value: Any) -> np.ndarray:
     if is_one_object and value is not None and not hasattr(value, "__float__"):
         # A generator, or an object with tables as its attributes.
         raise InputError(f"answers with a {type(value).__name__}, not with an array")
-    kind = np.complex128 if array.dtype.kind == "c" else np.float64
-    return array.astype(kind)
+    dtype = np.complex128 if array.dtype.kind == "c" else np.float64
+    return array.astype(dtype)
 
 
 def _refuse_numberless(value: Any) -> None:

@@ -85,7 +85,7 @@ def list_other_ends(axes: Axes) -> Iterator[tuple[str, list[int]]]:
 def list_other_orders(axes: Axes) -> Iterator[tuple[Axes, str]]:
     """Yield other arrangements, orders of axes and sections, with a sentence each.
 
-    Those that differ in the fewest ways come first.
+    Mistakes that differ in the fewest ways come first.
     """
     # The number of ways in which axes differ, these axes, and the sentence.
     candidates: list[tuple[int, Axes, str]] = []
@@ -119,13 +119,13 @@ def describe_changes(axes: Axes, other: Axes) -> Iterator[str]:
     """Yield in words how the order of pairs differs from the right order."""
     if other.arrangement != axes.arrangement:
         got = ARRANGEMENTS[other.arrangement]
-        wanted = ARRANGEMENTS[axes.arrangement]
+        right_arrangement = ARRANGEMENTS[axes.arrangement]
         if axes.arrangement == "turns":
             yield f"{got} instead of taking turns"
         elif axes.arrangement == "runs":
             yield f"{got} instead of coming in runs of pairs"
         else:
-            yield f"{got}, where they should {wanted}"
+            yield f"{got}, where they should {right_arrangement}"
 
     if other.order != axes.order:
         # The axis that is read in place of each axis.
@@ -278,7 +278,7 @@ def list_commonest(right: Reference) -> Iterator[tuple[str, Movement]]:
             angles = movement.angles
             if count == most:
                 break
-            is_known = any(are_alike(angles, others) for others in known_angles)
+            is_known = any(are_alike(angles, known) for known in known_angles)
             if not is_known and movement.answer not in known_sentences:
                 count += 1
                 yield f"{kind}_{count}", movement
@@ -286,10 +286,10 @@ def list_commonest(right: Reference) -> Iterator[tuple[str, Movement]]:
             known_sentences.add(movement.answer)
 
 
-def are_alike(angles: Table, others: Table) -> bool:
+def are_alike(angles: Table, other_angles: Table) -> bool:
     """Return True if the tables of two sets of angles differ by no more than rounding
     may.
     """
-    cos_difference = np.abs(np.cos(angles) - np.cos(others)).max()
-    sin_difference = np.abs(np.sin(angles) - np.sin(others)).max()
+    cos_difference = np.abs(np.cos(angles) - np.cos(other_angles)).max()
+    sin_difference = np.abs(np.sin(angles) - np.sin(other_angles)).max()
     return bool(max(cos_difference, sin_difference) <= 2 * TABLE_ERROR)

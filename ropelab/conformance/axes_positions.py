@@ -28,7 +28,7 @@ LONGEST_TEXT = 2**18
 
 
 def choose_axes_positions(expected: Expected, is_grid: bool) -> Positions:
-    """Return positions of which one axis moves at a time, and then random ones.
+    """Return positions of which one axis moves at a time, and then random positions.
 
     With ``is_grid`` the positions are instead the patches of an image, row by row.
     """

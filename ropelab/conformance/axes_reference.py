@@ -57,7 +57,7 @@ class Reference:
 def make_reference(expected: Expected, positions: Positions) -> Reference:
     """Return what a right implementation computes at these positions.
 
-    The allowed errors are those on the axis with the farthest coordinate, where
+    The allowed errors are the errors on the axis with the farthest coordinate, where
     rounding loses most.
     """
     axes = expected.spec.axes
@@ -85,7 +85,7 @@ def measure_differences(observed: Observed, angles: Table, factor: float) -> Tab
 def list_right_orders(right: Reference) -> Iterator[Reference]:
     """Yield the reference with its patches row by row, and then block by block.
 
-    The latter is the order of encoders that merge the patches of a block.
+    The order by blocks is that of encoders that merge the patches of a block.
     """
     yield right
     if right.axes.block > 1:

@@ -180,21 +180,21 @@ def read_axes_positions(path: Path, arrays: Arrays, expected: Expected) -> Posit
     """
     axes = expected.spec.axes
     assert axes is not None
-    given = arrays.get("axes_positions")
-    if given is None:
+    positions = arrays.get("axes_positions")
+    if positions is None:
         return choose_kit_axes_positions(expected)
 
-    if given.ndim != 2 or axes.count not in given.shape:
+    if positions.ndim != 2 or axes.count not in positions.shape:
         raise InputError(
-            f"{path}: positions have the shape {given.shape} instead of"
+            f"{path}: positions have the shape {positions.shape} instead of"
             f" [{axes.count}, n]"
         )
     # A row per position is accepted as well as a row per axis.
-    if len(given) != axes.count:
-        given = given.T
+    if len(positions) != axes.count:
+        positions = positions.T
 
-    whole = np.floor(given)
-    are_whole = are_bounded(given) and np.array_equal(whole, given)
+    whole = np.floor(positions)
+    are_whole = are_bounded(positions) and np.array_equal(whole, positions)
     if not are_whole:
         raise InputError(f"{path}: positions must be whole numbers")
     return whole.astype(np.int64)
@@ -240,9 +240,10 @@ def observe_stored(
             and after.shape[-1] == spec.head_dim
         )
         if not has_shape:
-            wanted = f"[{count}, {len(kit_vectors)}, {spec.head_dim}]"
+            right_shape = f"[{count}, {len(kit_vectors)}, {spec.head_dim}]"
             raise InputError(
-                f"{path}: {name}_rotated has shape {after.shape} instead of {wanted}"
+                f"{path}: {name}_rotated has shape {after.shape} instead of"
+                f" {right_shape}"
             )
         parts.append((name, observe_vectors(before, after, order, spec)))
     return parts

@@ -99,10 +99,10 @@ def measure_separation(right: Reference, pair: int, axis: int, other: int) -> fl
 def describe_other_axis(right: Reference, pair: int, moving: str) -> Fault:
     """Name a pair that moves with an axis, or axes, that it should not read."""
     axes = right.axes
-    wanted = axes.names[axes.axis_of_pair[pair]]
+    right_axis = axes.names[axes.axis_of_pair[pair]]
     answer = (
         "pairs read other axes of the position than configured:"
-        f" pair {pair} moves with {moving}, not with {wanted}"
+        f" pair {pair} moves with {moving}, not with {right_axis}"
     )
     return answer, describe_pairs(axes.axis_of_pair, axes.names)
 

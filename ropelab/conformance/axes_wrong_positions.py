@@ -38,15 +38,17 @@ def list_other_positions(
     """
     axes = right.axes
     right_coordinates = right.coordinates
-    plain = right.positions.astype(np.float64)  # [axes, n], counted from 0
-    sizes = plain.max(axis=1, keepdims=True) + 1  # [axes, 1], in patches or frames
+    right_positions = right.positions.astype(np.float64)  # [axes, n], counted from 0
+    sizes = (
+        right_positions.max(axis=1, keepdims=True) + 1
+    )  # [axes, 1], in patches or frames
 
     variants: list[Variant] = []
     if axes.centred:
-        variants += list_uncentred(plain, sizes)
+        variants += list_uncentred(right_positions, sizes)
     else:
-        variants += list_centred(plain, sizes)
-    variants += list_changed(right_coordinates, plain, sizes, axes)
+        variants += list_centred(right_positions, sizes)
+    variants += list_changed(right_coordinates, right_positions, sizes, axes)
 
     for words, fix, changed in variants:
         for subset in list_subsets(axes.count, most_axes or axes.count):
@@ -64,13 +66,13 @@ def list_subsets(count: int, most: int) -> Iterator[list[int]]:
             yield [*subset]
 
 
-def list_centred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
+def list_centred(right_positions: Coordinates, sizes: Coordinates) -> list[Variant]:
     """Return wrong positions where rows and columns should be counted from 0.
 
     They are counted from the centre of the image, or are shares of its sides.
 
     Args:
-        plain: the positions counted from 0.
+        right_positions: the positions counted from 0.
         sizes: [axes, 1], the number of patches along each axis.
     """
     fix = "count rows and columns from 0"
@@ -78,63 +80,73 @@ def list_centred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
     shares = "are shares of the image"
 
     # From -1 to 1 at the middles of the patches.
-    between = (2 * plain + 1) / sizes - 1
+    between = (2 * right_positions + 1) / sizes - 1
 
     # The centre is taken at half of the last index, at half of the size, or at half of
     # the size rounded down.
     return [
-        (centre, fix, plain - (sizes - 1) / 2),
-        (centre, fix, plain - sizes / 2),
-        (centre, fix, plain - sizes // 2),
-        (f"{shares}, from 0 to 1", fix, plain / sizes),
-        (f"{shares}, from 0 to 1", fix, plain / np.maximum(sizes - 1, 1)),
+        (centre, fix, right_positions - (sizes - 1) / 2),
+        (centre, fix, right_positions - sizes / 2),
+        (centre, fix, right_positions - sizes // 2),
+        (f"{shares}, from 0 to 1", fix, right_positions / sizes),
+        (f"{shares}, from 0 to 1", fix, right_positions / np.maximum(sizes - 1, 1)),
         (f"{shares}, from -1 to 1", fix, between),
         (f"{shares}, from -1 to 1, times 2 pi", fix, 2 * math.pi * between),
     ]
 
 
-def list_uncentred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
+def list_uncentred(right_positions: Coordinates, sizes: Coordinates) -> list[Variant]:
     """Return wrong positions where they should run from -1 to 1, times 2 pi.
 
     Args:
-        plain: the positions counted from 0.
+        right_positions: the positions counted from 0.
         sizes: [axes, 1], the number of patches along each axis.
     """
     fix = "2 pi ((2p + 1) / n - 1) for row or column p of n"
     turn = 2 * math.pi
 
     # From -1 to 1 at the middles of the patches.
-    between = (2 * plain + 1) / sizes - 1
+    between = (2 * right_positions + 1) / sizes - 1
     sides = {"longer": sizes.max(), "shorter": sizes.min()}
     steps_between_ends = np.maximum(sizes - 1, 1)
 
     variants: list[Variant] = []
     for name, side in sides.items():
         answer = f"are divided by the {name} side of the image"
-        variants.append((answer, fix, turn * ((2 * plain + 1 - sizes) / side)))
-        variants.append((answer, fix, turn * ((2 * plain + 1) / side - 1)))
+        variants.append(
+            (answer, fix, turn * ((2 * right_positions + 1 - sizes) / side))
+        )
+        variants.append((answer, fix, turn * ((2 * right_positions + 1) / side - 1)))
 
     return [
-        ("are counted from 0 and not centred", fix, plain),
-        ("are counted from 0 and not centred", fix, turn * plain),
-        ("are counted from the centre, but not divided", fix, plain - (sizes - 1) / 2),
+        ("are counted from 0 and not centred", fix, right_positions),
+        ("are counted from 0 and not centred", fix, turn * right_positions),
+        (
+            "are counted from the centre, but not divided",
+            fix,
+            right_positions - (sizes - 1) / 2,
+        ),
         ("are not multiplied by 2 pi", fix, between),
         ("are multiplied by pi instead of 2 pi", fix, math.pi * between),
-        ("are off by half a patch", fix, turn * (2 * plain / sizes - 1)),
-        ("are off by half a patch", fix, turn * (2 * (plain + 1) / sizes - 1)),
+        ("are off by half a patch", fix, turn * (2 * right_positions / sizes - 1)),
+        (
+            "are off by half a patch",
+            fix,
+            turn * (2 * (right_positions + 1) / sizes - 1),
+        ),
         (
             "run from corner to corner",
             fix,
-            turn * (2 * plain / steps_between_ends - 1),
+            turn * (2 * right_positions / steps_between_ends - 1),
         ),
-        ("run from 0 to 1, not from -1", fix, turn * (plain + 0.5) / sizes),
+        ("run from 0 to 1, not from -1", fix, turn * (right_positions + 0.5) / sizes),
         *variants,
     ]
 
 
 def list_changed(
     right: Coordinates,
-    plain: Coordinates,
+    right_positions: Coordinates,
     sizes: Coordinates,
     axes: Axes,
 ) -> list[Variant]:
@@ -142,7 +154,7 @@ def list_changed(
 
     Args:
         right: the right positions.
-        plain: the positions counted from 0.
+        right_positions: the positions counted from 0.
         sizes: [axes, 1], the number of patches along each axis.
         axes: says whether right positions are centred.
     """
@@ -171,7 +183,7 @@ def list_changed(
         variants.append((answer, fix, right * factor))
         variants.append((f"are divided by {factor:g}", fix, right / factor))
         if not axes.centred:
-            variants.append((f"are p // {factor:g}", fix, plain // factor))
+            variants.append((f"are p // {factor:g}", fix, right_positions // factor))
     return variants
 
 

@@ -180,8 +180,8 @@ def check_callable(name: str, function: Any) -> None:
         # Python would warn that nobody waited for it.
         function.close()
     if not callable(function):
-        kind = type(function).__name__
-        raise InputError(f"{name} made a {kind}, which cannot be called")
+        type_name = type(function).__name__
+        raise InputError(f"{name} made a {type_name}, which cannot be called")
 
 
 def raise_problem(problem: Exception | None, name: str, spec: RopeSpec) -> NoReturn:

@@ -153,9 +153,9 @@ def call_grid(grid: GridCode, values: Mapping[str, Any]) -> dict[str, np.ndarray
 
     ``values``: what a parameter of each role is given.
     """
-    given = {parameter: values[role] for parameter, role in grid.roles.items()}
+    arguments = {parameter: values[role] for parameter, role in grid.roles.items()}
     vectors = [key for key, role in grid.roles.items() if role == "vectors"]
-    answer = call(grid.function, given)
+    answer = call(grid.function, arguments)
     is_array = hasattr(answer, "shape")
     if is_array and not vectors and not np.iscomplexobj(to_numbers(answer)):
         # One real array can only be the angles.

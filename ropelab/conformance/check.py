@@ -75,15 +75,15 @@ def check(
     if is_arrays:
         return check_arrays(path, config, length, tolerance, layer_type)
     layers = expect_file(config or target, length)
-    main = choose_layer(layers, layer_type)
+    expected = choose_layer(layers, layer_type)
     if is_folder:
         with use_library_defaults():
-            return check_folder(path, layers, main, dtype, tolerance)
+            return check_folder(path, layers, expected, dtype, tolerance)
 
     def ask(spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
         return ask_in_process(target, spec, positions)
 
-    return judge_code(ask, main, tolerance)
+    return judge_code(ask, expected, tolerance)
 
 
 def check_tolerance(tolerance: float) -> None:
@@ -98,27 +98,27 @@ def check_tolerance(tolerance: float) -> None:
 def check_folder(
     folder: Path,
     layers: Mapping[str, Expected],
-    main: Expected,
+    expected: Expected,
     dtype: str,
     tolerance: float,
 ) -> Check:
     """Judge transformers' own rotary class, built from the folder's config.json."""
-    if main.is_of_images:
-        return check_encoder(folder, main, dtype)
+    if expected.is_of_images:
+        return check_encoder(folder, expected, dtype)
     module = build_rotary(folder)
-    layers_of_class = {"": main}
+    layers_of_class = {"": expected}
     if has_layer_types(module):
         # The class makes tables only for layers. An indexer and compressed keys take
         # their cos and sin from these tables.
         other_rotations = (*EXTRA_ROTATIONS, VISION)
         layers_of_class = {}
-        for name, expected in layers.items():
+        for name, expected_of_layer in layers.items():
             if name not in other_rotations:
-                layers_of_class[name] = expected
+                layers_of_class[name] = expected_of_layer
 
     checks = {}
-    for name, expected in layers_of_class.items():
-        checks[name] = check_class(module, expected, dtype, tolerance, name)
+    for name, expected_of_layer in layers_of_class.items():
+        checks[name] = check_class(module, expected_of_layer, dtype, tolerance, name)
     result = combine(checks)
     if VISION not in layers or result.wrong:
         return result

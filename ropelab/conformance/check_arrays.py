@@ -80,7 +80,7 @@ def check_arrays(
 
 
 def leave_out_axes(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the arrays without those at positions of several axes."""
+    """Return the arrays that are not at positions of several axes."""
     names_of_axes = {*axes_sheet.take_axes(arrays), "positions"}
     positions = arrays.get("positions")
     if positions is not None and positions.ndim == 2:

@@ -157,7 +157,7 @@ class Expected:
 
 
 def choose_positions(expected: Expected) -> np.ndarray:
-    """Return the positions to ask for: the usual positions, and those around the ends
+    """Return the positions to ask for: the usual positions, and positions around the ends
     of the trained length and of the context.
     """
     trained = expected.spec.trained_len
@@ -229,8 +229,8 @@ def expect_config(
         reading = registry.read_by_reference(name, config)
         layers = {"all": reading.layers[reading.main_layer]}
 
-    _, text = find_language_part(config)
-    _, block = find_rope_block(text)
+    _, language_part = find_language_part(config)
+    _, block = find_rope_block(language_part)
     has_axes = bool(block.get("mrope_section"))
     expected_layers = {}
     for layer, spec in layers.items():
@@ -238,8 +238,8 @@ def expect_config(
         if spec.axes:
             note = AXES_NOT_JUDGED
         elif has_axes:
-            kind = shorten_value(text.get("model_type", ""))
-            note = f"{AXES_NOT_JUDGED}: nobody looked at those of '{kind}'"
+            model_type = shorten_value(language_part.get("model_type", ""))
+            note = f"{AXES_NOT_JUDGED}: nobody looked at those of '{model_type}'"
         rotating = reading.rotating
         if rotating and not all(rotating):
             count = f"{sum(rotating)} of {len(rotating)} layers should"
@@ -248,8 +248,10 @@ def expect_config(
         expected = Expected(spec, length_asked, by_runtime, layers, note, rotating)
         expected_layers[layer] = expected
 
-    for rotation_name in list_rotations(text):
-        rotation = read_rotation(registry.REFERENCE, rotation_name, text, layers).spec
+    for rotation_name in list_rotations(language_part):
+        rotation = read_rotation(
+            registry.REFERENCE, rotation_name, language_part, layers
+        ).spec
         if rotation:
             # How other runtimes read this rotation is not known.
             expected_layers[rotation_name] = Expected(
@@ -278,7 +280,9 @@ def find_main(layers: Mapping[str, Expected]) -> str:
 
 
 def choose_layer(layers: Mapping[str, Expected], name: str = "") -> Expected:
-    """Return the rotation of a layer type, or of the one that sees the whole context."""
+    """Return the rotation of a layer type, or of the layer type that sees the whole
+    context.
+    """
     check_texts(layer_type=name)
     if name:
         return layers[check_known("layer type", name, layers)]

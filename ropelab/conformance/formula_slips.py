@@ -48,12 +48,12 @@ def list_explanations(
     """
     spec = expected.spec
     right = expected.inv_freq
-    plain = spec.geometry.inv_freq
+    unscaled = spec.geometry.inv_freq
 
     # Mistakes that only this method allows, and rotations of other layers.
     if isinstance(spec.scaling, scaling.Proportional):
         moving = 2 * np.count_nonzero(right)
-        yield f"{spec.rotary_dim} features rotate instead of {moving}", plain
+        yield f"{spec.rotary_dim} features rotate instead of {moving}", unscaled
     if isinstance(spec.scaling, scaling.DynamicNtk):
         yield from list_dynamic_slips(expected)
     for layer_type, other in expected.layers.items():
@@ -83,13 +83,13 @@ def list_explanations(
 
 def list_wrong_longrope_tables(expected: Expected) -> Iterator[Explanation]:
     """Yield LongRoPE's other table, and tables that multiply instead of dividing."""
-    plain = expected.spec.geometry.inv_freq
+    unscaled = expected.spec.geometry.inv_freq
     # One of the two tables is right at this length, and never explains an error.
     for name in ("short", "long"):
         divisors = np.array(getattr(expected.spec.scaling, f"{name}_factor"))
         answer = f"the {name} table is used at {expected.length} tokens"
-        yield answer, plain / divisors
-        yield f"the {name} table multiplies the frequencies", plain * divisors
+        yield answer, unscaled / divisors
+        yield f"the {name} table multiplies the frequencies", unscaled * divisors
 
 
 def list_omissions(expected: Expected) -> Iterator[Explanation]:
@@ -99,15 +99,15 @@ def list_omissions(expected: Expected) -> Iterator[Explanation]:
     """
     spec = expected.spec
     right = expected.inv_freq
-    plain = spec.geometry.inv_freq
+    unscaled = spec.geometry.inv_freq
 
     if not isinstance(spec.scaling, scaling.Unscaled):
         answer = f"the scaling is not applied: {spec.method} is missing"
-        if not are_near(right, plain):
+        if not are_near(right, unscaled):
             answer += explain_no_scaling(expected)
-        yield answer, plain
+        yield answer, unscaled
         yield "the factor is applied twice", expected.scale(right)
-        yield "the factor is applied twice", right**2 / plain
+        yield "the factor is applied twice", right**2 / unscaled
 
     head = spec.head_dim
     width = spec.rotary_dim
@@ -119,7 +119,7 @@ def list_omissions(expected: Expected) -> Iterator[Explanation]:
 def explain_no_scaling(expected: Expected) -> str:
     """Return another reason why a code may scale no pair; empty if there is none."""
     spec = expected.spec
-    plain = spec.geometry.inv_freq
+    unscaled = spec.geometry.inv_freq
     if isinstance(spec.scaling, scaling.Yarn):
         widths = [spec.head_dim]
         # The rest of a head of latents is beside the part that rotates, and often twice
@@ -127,7 +127,7 @@ def explain_no_scaling(expected: Expected) -> str:
         if spec.pairing == "interleaved":
             widths.append(3 * spec.rotary_dim)
         for width in widths:
-            if are_near(make_ramp_of_width(expected, width), plain):
+            if are_near(make_ramp_of_width(expected, width), unscaled):
                 return f", or the ramp's ends come from {width} features"
     if isinstance(spec.scaling, scaling.DynamicNtk):
         trained = spec.trained_len
@@ -142,8 +142,8 @@ def make_ramp_of_width(expected: Expected, width: int) -> Frequencies:
     head = max(width, spec.head_dim)
     wide = replace(spec, head_dim=head, rotary_dim=width)
     shares = wide.inv_freq(expected.length) / wide.geometry.inv_freq
-    plain = spec.geometry.inv_freq
-    return plain * shares[: len(plain)]
+    unscaled = spec.geometry.inv_freq
+    return unscaled * shares[: len(unscaled)]
 
 
 def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
@@ -155,9 +155,9 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
         # Every blend of equal frequencies is the same.
         return
 
-    plain = expected.spec.geometry.inv_freq
-    divided = plain / method.factor
-    inverted = plain + divided - right
+    unscaled = expected.spec.geometry.inv_freq
+    divided = unscaled / method.factor
+    inverted = unscaled + divided - right
     # A likely reason.
     remark = ""
     if isinstance(method, scaling.Llama3):
@@ -166,10 +166,10 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     yield answer + remark, inverted
     yield f"all pairs are divided by {method.factor:g}", divided
 
-    is_kept = np.isclose(right, plain, rtol=CLOSE)
+    is_kept = np.isclose(right, unscaled, rtol=CLOSE)
     is_divided = np.isclose(right, divided, rtol=CLOSE)
     is_in_ramp = ~(is_kept | is_divided)
-    ramp_kept = np.where(is_in_ramp, plain, right)
+    ramp_kept = np.where(is_in_ramp, unscaled, right)
     yield f"pairs in the ramp are kept{remark}", ramp_kept
     ramp_divided = np.where(is_in_ramp, divided, right)
     yield f"pairs in the ramp are divided{remark}", ramp_divided
@@ -177,19 +177,19 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     yield "pairs in the ramp are blended backwards", ramp_inverted
 
     # The share of each pair that is not divided.
-    kept = (right - divided) / (plain - divided)
-    multiplied = kept * plain + (1 - kept) * plain * method.factor
+    kept_share = (right - divided) / (unscaled - divided)
+    multiplied = kept_share * unscaled + (1 - kept_share) * unscaled * method.factor
     answer = f"slow pairs are multiplied by {method.factor:g} instead of divided"
     yield answer, multiplied
 
     if isinstance(method, scaling.Llama3):
-        wavelengths = math.tau / plain
+        wavelengths = math.tau / unscaled
         trained = expected.spec.trained_len
         longest = trained / method.low_freq_factor
         shortest = trained / method.high_freq_factor
-        kept = np.clip((longest - wavelengths) / (longest - shortest), 0, 1)
+        kept_share = np.clip((longest - wavelengths) / (longest - shortest), 0, 1)
         answer = "the ramp is linear in the wavelength instead of the frequency"
-        yield answer, kept * plain + (1 - kept) * divided
+        yield answer, kept_share * unscaled + (1 - kept_share) * divided
 
 
 def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
@@ -266,7 +266,7 @@ def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
     right = expected.inv_freq
     head = spec.head_dim
     width = spec.rotary_dim
-    plain = spec.geometry.inv_freq
+    unscaled = spec.geometry.inv_freq
     # Multiples of the head up to the widths of hidden states, and twice, half and two
     # less than the right number.
     divisors = [*range(head, 129 * head, head), 2 * width, width // 2]
@@ -281,7 +281,7 @@ def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
             # Dynamic scaling is another base, so that exponents have the same effect.
             frequencies = right**power
         else:
-            frequencies = expected.scale(plain**power)
+            frequencies = expected.scale(unscaled**power)
         yield f"the exponent divides by {divisor} instead of {width}", frequencies
 
 

@@ -82,7 +82,7 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
 
 
 def recover_frequencies(observed: Observed) -> Frequencies:
-    """Return radians per token, refined from small positions to large ones.
+    """Return radians per token, refined from small positions to large positions.
 
     Position 1 has to be among the observed positions.
     """
@@ -331,9 +331,9 @@ def explain_llama3_ramp(
     The share of a frequency that is kept grows from 0 to 1 with the number of turns in
     the original length, between low_freq_factor and high_freq_factor turns.
     """
-    plain = spec.geometry.inv_freq
-    shares = (measured / plain - 1 / method.factor) / (1 - 1 / method.factor)
-    turns = rotations(plain, spec.trained_len)
+    unscaled = spec.geometry.inv_freq
+    shares = (measured / unscaled - 1 / method.factor) / (1 - 1 / method.factor)
+    turns = rotations(unscaled, spec.trained_len)
     ends = fit_ramp(turns, shares, fewest=2)
     if ends is None:
         return None
@@ -440,8 +440,10 @@ def describe_unexplained(measured: Frequencies, right: Frequencies) -> Fault:
         )
         return answer, "build inv_freq after the weights are on their device"
 
-    wanted = right[wrong_pairs]
-    factors = measured[wrong_pairs] / np.where(wanted == 0, np.nan, wanted)
+    right_frequencies = right[wrong_pairs]
+    factors = measured[wrong_pairs] / np.where(
+        right_frequencies == 0, np.nan, right_frequencies
+    )
     answer = (
         f"{len(wrong_pairs)} of {len(right)} frequencies are wrong, pairs"
         f" {wrong_pairs[0]} to {wrong_pairs[-1]}, by factors from"

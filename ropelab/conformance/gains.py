@@ -28,13 +28,16 @@ NO_DRIFT = "rotate without a factor that depends on the position"
 
 def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
     """Name another factor on cos and sin than the attention factor."""
-    wanted = spec.attention_factor
-    if math.isclose(gain, wanted, rel_tol=CLOSE):
+    right_gain = spec.attention_factor
+    if math.isclose(gain, right_gain, rel_tol=CLOSE):
         return None
-    if math.isclose(gain, wanted**2, rel_tol=CLOSE):
-        return f"the attention factor {wanted:.6g} is applied twice", "apply it once"
+    if math.isclose(gain, right_gain**2, rel_tol=CLOSE):
+        return (
+            f"the attention factor {right_gain:.6g} is applied twice",
+            "apply it once",
+        )
     if math.isclose(gain, 1.0, rel_tol=CLOSE):
-        answer = f"the attention factor {wanted:.6g} is missing"
+        answer = f"the attention factor {right_gain:.6g} is missing"
         return answer, "multiply cos and sin"
 
     # Some code applies the factor of attention scores to its vectors.
@@ -43,24 +46,24 @@ def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
         "the root of 1 / sqrt(d)": spec.head_dim**-0.25,
     }
     for name, factor in score_factors.items():
-        if math.isclose(gain, wanted * factor, rel_tol=CLOSE):
+        if math.isclose(gain, right_gain * factor, rel_tol=CLOSE):
             answer = f"{name} is folded into the vectors"
             return answer, "leave it to attention, or divide by it before the check"
-    answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
+    answer = f"cos and sin are multiplied by {gain:.6g} instead of {right_gain:.6g}"
     # So many factors are tried that each has to be nearer than the factors above.
     for reason, factor in list_wrong_factors(spec):
         if math.isclose(gain, factor, rel_tol=CLOSE / 2):
             answer += f", {reason}"
             break
-    return answer, f"attention factor {wanted:.6g}"
+    return answer, f"attention factor {right_gain:.6g}"
 
 
 def list_wrong_factors(spec: RopeSpec) -> Iterator[tuple[str, float]]:
     """Yield reasons for a wrong attention factor, each with the factor that it gives."""
-    wanted = spec.attention_factor
-    if wanted > 0 and wanted != 1:
-        yield "its root", math.sqrt(wanted)
-        yield "its inverse", 1 / wanted
+    right_gain = spec.attention_factor
+    if right_gain > 0 and right_gain != 1:
+        yield "its root", math.sqrt(right_gain)
+        yield "its inverse", 1 / right_gain
     method = spec.scaling
     if isinstance(method, scaling.Yarn) and method.factor > 1:
         yarn_factor = magnitude(method.factor)

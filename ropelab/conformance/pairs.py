@@ -179,7 +179,7 @@ def fit_blocks(
     are found by least squares over the vectors.
     """
     # Letters of einsum: n positions, v vectors, p pairs, i and j the two features of a
-    # pair before the rotation, o those after it.
+    # pair before the rotation, o the features after it.
     pairs = np.stack([first, second], axis=-1)
     x = np.broadcast_to(before, after.shape)[..., pairs]  # [n, v, p, 2]
     y = after[..., pairs]
@@ -192,8 +192,8 @@ def fit_blocks(
     explained = np.einsum("npoi,nvpi->nvpo", blocks, x)
     error_in_pairs = np.abs(y - explained).max()
     features = np.arange(before.shape[-1])
-    rest = np.delete(features, np.concatenate([first, second]))
-    error_outside = np.abs((after - before)[..., rest]).max(initial=0.0)
+    other_features = np.delete(features, np.concatenate([first, second]))
+    error_outside = np.abs((after - before)[..., other_features]).max(initial=0.0)
     return blocks, float(max(error_in_pairs, error_outside))
 
 

@@ -91,7 +91,7 @@ def recover_positions(
 ) -> Recovered:
     """Return the positions by which a code rotated, not rounded to whole numbers.
 
-    ``near``: of all positions that fit, those nearest to these are returned.
+    ``near``: of all positions that fit, the nearest to these are returned.
     """
     recovered = near.astype(np.float64)
     # Pairs that do not rotate come first in this order, and tell nothing.

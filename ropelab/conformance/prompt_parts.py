@@ -143,7 +143,7 @@ def explain_grid(positions: Positions, grid: Grid) -> Said:
 
 
 def list_grids(grid: Grid) -> Iterator[tuple[str, Positions]]:
-    """Yield the right positions of a grid, and those of known mistakes."""
+    """Yield the right positions of a grid, and the positions by known mistakes."""
     part = grid.part
     kind = part.kind
     right = grid.count()

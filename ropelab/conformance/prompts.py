@@ -363,8 +363,8 @@ def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
         yield "still", says, replace(right, still=True)
     if rule.steps_per_second is not None:
         says = "a frame is one step along time, whatever seconds it lasts"
-        plain = replace(rule, steps_per_second=None)
-        yield "rate", says, replace(right, rule=plain)
+        rule_without_rate = replace(rule, steps_per_second=None)
+        yield "rate", says, replace(right, rule=rule_without_rate)
         says = "the steps along time are doubled"
         doubled = replace(rule, steps_per_second=2 * rule.steps_per_second)
         yield "double_rate", says, replace(right, rule=doubled)
@@ -415,8 +415,8 @@ def explain_prompt(
     if not prompt:
         prompt = make_prompt(rule)
     right = Counting(rule)
-    wanted = count_positions(right, prompt)
-    if np.array_equal(got, wanted):
+    right_positions = count_positions(right, prompt)
+    if np.array_equal(got, right_positions):
         return "position ids are right", "", False
     older = count_positions(replace(right, behind="largest"), prompt)
     if np.array_equal(got, older):
@@ -424,8 +424,9 @@ def explain_prompt(
         return remark, "", False
 
     fix = "compare prompt_positions of vectors.npz, part by part of about.json"
-    if got.shape != wanted.shape:
-        answer = f"position ids have the shape {got.shape} instead of {wanted.shape}"
+    if got.shape != right_positions.shape:
+        right_shape = right_positions.shape
+        answer = f"position ids have the shape {got.shape} instead of {right_shape}"
         return answer, fix, True
     # NaN compares False, so that it counts as unreadable.
     is_readable = np.abs(got) <= LARGEST_POSITION
@@ -445,8 +446,8 @@ def explain_prompt(
                 return says, fix, True
 
     first_time = got[0, 0]
-    shift = int(first_time - wanted[0, 0])
-    for positions in (wanted, older):
+    shift = int(first_time - right_positions[0, 0])
+    for positions in (right_positions, older):
         if np.array_equal(got - shift, positions):
             return f"all position ids are off by {shift:+d}", "count from 0", True
     step = find_step(got, rule, prompt)
@@ -463,12 +464,12 @@ def explain_prompt(
     )
     if answer:
         return answer, fix, True
-    is_different = (got != wanted).any(axis=0)
+    is_different = (got != right_positions).any(axis=0)
     token = int(is_different.argmax())
     place = ", ".join(f"{position:g}" for position in got[:, token].tolist())
     answer = (
         f"token {token} stands at ({place}) (time, height, width)"
-        f" instead of {tuple(wanted[:, token].tolist())}"
+        f" instead of {tuple(right_positions[:, token].tolist())}"
     )
     return answer, fix, True
 

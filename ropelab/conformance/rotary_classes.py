@@ -117,23 +117,23 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
             " it as UTF-8, without a byte order mark"
         )
     config = document.config
-    _, text = find_language_part(config)
+    _, language_part = find_language_part(config)
     if vision:
-        text = config
+        language_part = config
     # The configuration class of the whole model is built if it fills in defaults of its
     # own in the part for text, or gives this part another type.
     has_defaults = str(config.get("model_type")) in FACTS_OF_WHOLES
-    if has_defaults or Trace(config).model_type != text.get("model_type"):
-        text = config
+    if has_defaults or Trace(config).model_type != language_part.get("model_type"):
+        language_part = config
 
     require("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    kind = str(text.get("model_type"))
-    if kind not in CONFIG_MAPPING:
-        raise InputError(f"the installed transformers has no model type '{kind}'")
+    model_type = str(language_part.get("model_type"))
+    if model_type not in CONFIG_MAPPING:
+        raise InputError(f"the installed transformers has no model type '{model_type}'")
     try:
-        whole = CONFIG_MAPPING[kind].from_dict(dict(text))
+        whole = CONFIG_MAPPING[model_type].from_dict(dict(language_part))
         made = whole.get_text_config()
         if vision:
             made = getattr(whole, VISION_CONFIG, whole)
@@ -145,7 +145,7 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
     except Exception as error:
         problem = " ".join(describe_error(error).split())
         raise InputError(
-            f"{kind}'s class refuses the configuration: {problem}"
+            f"{model_type}'s class refuses the configuration: {problem}"
         ) from None
 
 

@@ -24,11 +24,11 @@ def explain_place(
     # The direction of the rotation, which the order of the two shows, is not judged.
     first, second = np.sort([first, second], axis=0)
     if spec.pairing == "half":
-        wanted = "half"
+        right_pairing = "half"
         step = spec.rotary_dim // 2
         fix = "pair i and i + d/2"
     else:
-        wanted = "adjacent"
+        right_pairing = "adjacent"
         step = 1
         fix = "pair 2i and 2i + 1"
 
@@ -53,8 +53,8 @@ def explain_place(
         return partner, explain_missing_pairs(first, spec)
     if partner == "irregular" and len(gaps) == 1:
         return partner, (other_gap, fix)
-    if partner not in ("unknown", wanted):
-        return partner, (f"{partner} pairing instead of {wanted}", fix)
+    if partner not in ("unknown", right_pairing):
+        return partner, (f"{partner} pairing instead of {right_pairing}", fix)
 
     start = int(first.min())
     end = int(second.max())

@@ -235,10 +235,13 @@ def observe_vectors(
     blocks, _ = fit_blocks(before, after, first, second)
     partner, fault = explain_place(first, second, spec)
     features = np.arange(spec.head_dim)
-    rest = np.delete(features, np.concatenate(pairs))
-    is_rest_changed = changes[..., rest] > STILL * largest
+    other_features = np.delete(features, np.concatenate(pairs))
+    is_rest_changed = changes[..., other_features] > STILL * largest
     if fault is None and is_rest_changed.any():
-        answer = f"features {rest[0]} to {rest[-1]} do not rotate, but change"
+        answer = (
+            f"features {other_features[0]} to {other_features[-1]} do not rotate, but"
+            " change"
+        )
         fault = (answer, "leave them alone")
     # The first column of a block that rotates is cos and sin.
     cos = blocks[..., 0, 0]
@@ -302,8 +305,8 @@ def observe_signs(
     rotations = pairs_after * pairs_before.conj() / 2
 
     fault = None
-    rest = expect_rest(spec)
-    changes = np.abs(after[:, rest] - before[:, rest])
+    unrotated = expect_rest(spec)
+    changes = np.abs(after[:, unrotated] - before[:, unrotated])
     is_changed = (changes > STILL).any(axis=1)
     if is_changed.any():
         where = positions[is_changed].min()

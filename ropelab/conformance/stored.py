@@ -93,13 +93,13 @@ def read_declared_shape(
         except ValueError:
             return (part.file_size,)
         if version == (1, 0):
-            shape, _, kind = npy.read_array_header_1_0(file)
+            shape, _, dtype = npy.read_array_header_1_0(file)
         else:
-            shape, _, kind = npy.read_array_header_2_0(file)
+            shape, _, dtype = npy.read_array_header_2_0(file)
 
     if any(isinstance(size, bool) or size < 0 for size in shape):
         raise ValueError(f"{part.filename} has the shape {shape}")
-    if math.prod(shape) * kind.itemsize > part.file_size:
+    if math.prod(shape) * dtype.itemsize > part.file_size:
         raise ValueError(
             f"{part.filename} has the shape {shape}, for which its"
             f" {part.file_size} bytes are too few"
@@ -188,10 +188,10 @@ def read_rotated(
     fitting_shapes = (after.shape, after.shape[1:])
     has_fitting_shapes = after.ndim == 3 and before.shape in fitting_shapes
     if not has_fitting_shapes or before.shape[-1] != head:
-        wanted = (
+        right_shape = (
             f"[positions, heads, {head}], beside {name} likewise or [heads, {head}]"
         )
-        problem = f"{name}_rotated has shape {after.shape} instead of {wanted}"
+        problem = f"{name}_rotated has shape {after.shape} instead of {right_shape}"
         raise InputError(f"{path}: {problem}; {name} has {before.shape}")
 
     has_all_columns = before.reshape(-1, head).any(axis=0).all()
@@ -303,9 +303,9 @@ def thin_out(observed: Observed, expected: Expected) -> Observed:
     """Return the usual rows of a long table, with the whole table as further rows."""
     if len(observed.positions) <= LONG_TABLE or observed.fault:
         return observed
-    usual = choose_positions(expected)
+    usual_positions = choose_positions(expected)
     last = observed.positions.max()
-    rows = np.flatnonzero(np.isin(observed.positions, np.append(usual, last)))
+    rows = np.flatnonzero(np.isin(observed.positions, np.append(usual_positions, last)))
     return replace(
         observed,
         positions=observed.positions[rows],

@@ -151,10 +151,10 @@ def ask_factory(
     except RopelabError:
         raise
     except BaseException as error:
-        kind = type(error).__name__
+        error_name = type(error).__name__
         where = describe_place(error)
         text = describe_error(error)
-        raise InputError(f"{name} raised {kind}: {text}{where}") from None
+        raise InputError(f"{name} raised {error_name}: {text}{where}") from None
 
 
 def load_factory(module: str, factory: str) -> Any:

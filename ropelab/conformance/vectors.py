@@ -163,7 +163,7 @@ def list_budgets(
 
 
 def choose_kit_positions(expected: Expected) -> Positions:
-    """Return the usual positions and those around the ends of both lengths."""
+    """Return the usual positions and positions around the ends of both lengths."""
     positions = set(POSITIONS)
     for length in (expected.spec.trained_len, expected.length):
         positions |= {length - 1, length, length + 1}
@@ -327,14 +327,14 @@ def write_readme(about: Facts, arrays: Mapping[str, np.ndarray]) -> str:
         "block": block,
         "turned": rotated,
     }
-    text = README_IMAGES.format(**values)
+    readme = README_IMAGES.format(**values)
     if "positions" in arrays:
-        text = README.format(**values, count=len(arrays["positions"]))
+        readme = README.format(**values, count=len(arrays["positions"]))
     unrotated = about.get("unrotated_layers")
     if unrotated:
         numbers = ", ".join(str(layer) for layer in unrotated)
-        text += f"\nLayers that do not rotate queries and keys, counted from 0: {numbers}.\n"
-    return text + describe_axes(values, arrays)
+        readme += f"\nLayers that do not rotate queries and keys, counted from 0: {numbers}.\n"
+    return readme + describe_axes(values, arrays)
 
 
 def describe_axes(values: Facts, arrays: Mapping[str, np.ndarray]) -> str:
@@ -389,9 +389,9 @@ def pack_as_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def list_as_hex(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
     """Return the shape and the numbers of each array, as JSON holds them exactly."""
-    plain = {}
+    plain_arrays = {}
     for name, array in arrays.items():
         numbers = array.ravel().tolist()
         data = [x if isinstance(x, int) else x.hex() for x in numbers]
-        plain[name] = {"shape": array.shape, "data": data}
-    return plain
+        plain_arrays[name] = {"shape": array.shape, "data": data}
+    return plain_arrays

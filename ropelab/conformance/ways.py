@@ -148,13 +148,13 @@ class Way:
         With ``whole`` a single array is one table, whatever it holds.
         """
         values = self._make_values(vectors, positions, length)
-        given = {}
+        arguments = {}
         for name, role in self.roles.items():
-            given[name] = values[role]
+            arguments[name] = values[role]
             if role == "vectors" and self.nonzero not in ("", name):
-                given[name] = np.zeros_like(values[role])
+                arguments[name] = np.zeros_like(values[role])
 
-        answer = call(self.function, given)
+        answer = call(self.function, arguments)
         if whole and not isinstance(answer, Mapping | tuple | list):
             parts = {"table": answer}
         else:
@@ -165,7 +165,7 @@ class Way:
         rows_of_parts = {}
         for name, whole_table in parts.items():
             rows = whole_table
-            # Axes of size 1 may come before that of positions.
+            # Axes of size 1 may come before the axis of positions.
             if len(rows) == 1:
                 rows = rows.reshape(-1, rows.shape[-1])
             rows_of_parts[name] = rows[positions]

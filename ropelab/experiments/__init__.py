@@ -6,11 +6,13 @@ disk, so that it is computed once. Each experiment has four parts:
 - a table of experiments.toml: its question, and the values of --quick;
 - a light module, `ropelab.experiments.<name>` (for the ledger of claims it is
   `ropelab.claims.experiment`), with all that its command needs before anything is
-  computed: CANNOT_SHOW, VERSION, BODY and a config class named after the experiment;
-- the module that BODY names, which is imported when the experiment is first used;
+  computed: CANNOT_SHOW, VERSION, FUNCTIONS_MODULE and a config class named after the
+  experiment;
+- the module that FUNCTIONS_MODULE names, which is imported when the experiment is first
+  used;
 - `ropelab/show/figures/<name>.py`, with a function draw(tables) that returns figures.
 
-The module that BODY names has these functions:
+The module that FUNCTIONS_MODULE names has these functions:
 
     check(config)                   raises InputError if values do not go together (optional)
     cells(config)                   the cells of a run, which follow from the config alone
@@ -74,7 +76,7 @@ RUN_OPTIONS = {
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment, with the functions of the module that BODY names."""
+    """One experiment, with the functions of the module that FUNCTIONS_MODULE names."""
 
     name: str
     question: str
@@ -82,7 +84,7 @@ class Experiment:
     version: int
     config: "type[Config]"
     # The module with the functions, such as "ropelab.experiments.freqs.pairs".
-    body: str
+    module_name: str
     # The values that --quick sets; empty for an experiment that takes seconds.
     quick: Mapping[str, Any] = field(default_factory=dict, compare=False)
     # Prefixes, in order of preference, of the column that short tables print in bold.
@@ -99,8 +101,8 @@ class Experiment:
             default = Parameter.empty if info.is_required() else info.default
             description = info.description or "see the command's --help"
             yield name, info.annotation, default, description
-        for name, (kind, default, description) in RUN_OPTIONS.items():
-            yield name, kind, default, description
+        for name, (annotation, default, description) in RUN_OPTIONS.items():
+            yield name, annotation, default, description
 
     @property
     def signature(self) -> Signature:
@@ -108,8 +110,10 @@ class Experiment:
         `ropelab.freqs`.
         """
         parameters = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, kind, default, _ in self.options
+            Parameter(
+                name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+            )
+            for name, annotation, default, _ in self.options
         ]
         return Signature(parameters, return_annotation="Run")
 
@@ -128,33 +132,35 @@ class Experiment:
         )
 
     @property
-    def body_module(self) -> ModuleType:
+    def functions_module(self) -> ModuleType:
         """The module with the functions, which is imported now."""
-        return import_module(self.body)
+        return import_module(self.module_name)
 
     def choose_quick_values(
-        self, given: Mapping[str, Any]
+        self, typed_values: Mapping[str, Any]
     ) -> tuple[dict[str, Any], str]:
         """Return values for a run of about a minute, and a sentence about them.
 
-        `given` has the values that the user typed, which are kept. InputError: the
-        experiment takes seconds anyway.
+        `typed_values` has the values that the user typed, which are kept. InputError:
+        the experiment takes seconds anyway.
         """
         if not self.quick:
             raise InputError(f"{self.name} takes seconds; there is no --quick")
 
         # Models that come with ropelab answer without training, if the given values
         # allow it. The sentence is then about these models.
-        describe_pretrained = getattr(self.body_module, "describe_pretrained", None)
+        describe_pretrained = getattr(
+            self.functions_module, "describe_pretrained", None
+        )
         if describe_pretrained is not None:
-            about_models = describe_pretrained(given)
+            about_models = describe_pretrained(typed_values)
             if about_models:
-                return {**self.quick_pretrained, **given}, about_models
+                return {**self.quick_pretrained, **typed_values}, about_models
 
         smaller_values = {}
         changes = []
         for name, value in self.quick.items():
-            if name in given:
+            if name in typed_values:
                 continue
             smaller_values[name] = value
             change = f"{name} {write_plainly(value) or 'none'}"
@@ -166,37 +172,37 @@ class Experiment:
 
         listed = ", ".join(changes) or "nothing is given up"
         sentence = f"{listed}; a first look, and no verdict on longer work"
-        return {**smaller_values, **given}, sentence
+        return {**smaller_values, **typed_values}, sentence
 
     def check(self, config: "Config") -> None:
         """Raise InputError if a config's values do not go together."""
-        check = getattr(self.body_module, "check", None)
+        check = getattr(self.functions_module, "check", None)
         if check is not None:
             check(config)
 
     def cells(self, config: "Config") -> "list[Cell]":
-        return self.body_module.cells(config)
+        return self.functions_module.cells(config)
 
     def tables(
         self, config: "Config", values: "Values"
     ) -> "Mapping[str, pd.DataFrame]":
-        return self.body_module.tables(config, values)
+        return self.functions_module.tables(config, values)
 
     def times(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
-        times = getattr(self.body_module, "times", None)
+        times = getattr(self.functions_module, "times", None)
         if times is None:
             return {}
         return times(config, values)
 
     def answer(self, tables: "Tables") -> str:
-        return self.body_module.answer(tables)
+        return self.functions_module.answer(tables)
 
     def summary(self, tables: "Tables") -> "pd.DataFrame":
-        return self.body_module.summary(tables)
+        return self.functions_module.summary(tables)
 
     def summarize_for_index(self, tables: "Tables") -> "pd.DataFrame":
         """Return the short table for an index, which need not fit into a terminal."""
-        summarize = getattr(self.body_module, "summarize_for_index", None)
+        summarize = getattr(self.functions_module, "summarize_for_index", None)
         if summarize is None:
             return self.summary(tables)
         return summarize(tables)
@@ -208,7 +214,7 @@ class Experiment:
 
         None: the cells fill no table yet, or the experiment shows no table so early.
         """
-        summarize = getattr(self.body_module, "summarize_finished", None)
+        summarize = getattr(self.functions_module, "summarize_finished", None)
         if summarize is None:
             return None
         early_table: EarlyTable | None = summarize(finished)
@@ -216,21 +222,21 @@ class Experiment:
 
     def make_further_tables(self, tables: "Tables") -> "Mapping[str, pd.DataFrame]":
         """Return the short tables that are shown after the summary, by name."""
-        make_tables = getattr(self.body_module, "make_further_tables", None)
+        make_tables = getattr(self.functions_module, "make_further_tables", None)
         if make_tables is None:
             return {}
         return make_tables(tables)
 
     def explain_columns(self, tables: "Tables") -> "Mapping[str, str]":
         """Return what columns of the short table are, by the beginnings of their names."""
-        explain = getattr(self.body_module, "explain_columns", None)
+        explain = getattr(self.functions_module, "explain_columns", None)
         if explain is None:
             return {}
         return explain(tables)
 
     def suggest_command(self, config: "Config", tables: "Tables") -> str:
         """Return the command to type next."""
-        suggest = getattr(self.body_module, "suggest_command", None)
+        suggest = getattr(self.functions_module, "suggest_command", None)
         if suggest is not None:
             return suggest(config, tables)
 
@@ -277,7 +283,7 @@ def load(name: str) -> Experiment:
         cannot_show=module.CANNOT_SHOW,
         version=module.VERSION,
         config=getattr(module, config_name),
-        body=module.BODY,
+        module_name=module.FUNCTIONS_MODULE,
         quick=record.get("quick", {}),
         decisive=record.get("decisive", ()),
         quick_pretrained=record.get("quick_pretrained", {}),

@@ -204,17 +204,17 @@ def build_method(
 
 def split_call(text: str) -> tuple[str, list[str]]:
     """Split ``name(a=1, b=2)`` into the name and its arguments."""
-    name, bracket, rest = text.strip().partition("(")
+    name, bracket, after_bracket = text.strip().partition("(")
     if not bracket:
         return name, []
-    if rest.count("(") > MOST_BRACKETS:
+    if after_bracket.count("(") > MOST_BRACKETS:
         raise InputError("a value is nested too deeply")
-    # The first opening bracket is not in `rest`, which therefore has one more closing
-    # bracket than opening brackets.
-    is_closed = rest.endswith(")") and rest.count(")") == rest.count("(") + 1
-    if not is_closed:
+    # The first opening bracket is not in `after_bracket`, which therefore has one more
+    # closing bracket than opening brackets.
+    closing_count = after_bracket.count("(") + 1
+    if not after_bracket.endswith(")") or after_bracket.count(")") != closing_count:
         raise InputError(f"cannot read '{text}': write name(parameter=value, ...)")
-    return name.strip(), split_list(rest[:-1])
+    return name.strip(), split_list(after_bracket[:-1])
 
 
 def _read_value(

@@ -63,15 +63,17 @@ def find_facts(group: str, model_type: str) -> Mapping[str, Any] | None:
     return None
 
 
-def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | None:
+def read_axes(
+    language_part: Mapping[str, Any], spec: RopeSpec, runtime: str
+) -> Axes | None:
     """Return which axis moves each pair of a language model's heads.
 
     None: positions have one axis, or it is not known which pairs each axis moves, or
     the sections of the file do not fit the pairs. RefusedError: the class stops at such
     sections.
     """
-    _, block = find_rope_block(text)
-    facts = find_facts("text", str(text.get("model_type")))
+    _, block = find_rope_block(language_part)
+    facts = find_facts("text", str(language_part.get("model_type")))
     sections = block.get("mrope_section")
     arrangement = None
     if facts is not None:
@@ -125,9 +127,9 @@ def is_encoder(config: Mapping[str, Any]) -> bool:
 def find_vision(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
     """Return the model type and the keys of an encoder of images, if there is one."""
     outer = str(config.get("model_type"))
-    part = config.get(VISION_CONFIG)
-    if isinstance(part, Mapping):
-        return str(part.get("model_type") or outer), part
+    vision_part = config.get(VISION_CONFIG)
+    if isinstance(vision_part, Mapping):
+        return str(vision_part.get("model_type") or outer), vision_part
     if is_encoder(config):
         return outer, config
     return None
@@ -161,16 +163,16 @@ def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
     encoder = find_vision(config)
     if encoder is None:
         return None
-    model_type, part = encoder
+    model_type, vision_part = encoder
     facts = find_facts("vision", model_type)
     if facts is None:
         return None
 
-    _, block = find_rope_block(part)
-    head_dim = read_head_dim(part, facts)
+    _, block = find_rope_block(vision_part)
+    head_dim = read_head_dim(vision_part, facts)
     usual_base = facts.get("base", 10000.0)
-    base = block.get("rope_theta", part.get("rope_theta", usual_base))
-    patches = read_patches(part, facts)
+    base = block.get("rope_theta", vision_part.get("rope_theta", usual_base))
+    patches = read_patches(vision_part, facts)
     # One half of the pairs rotates by the row of a patch, and the other half by its
     # column.
     pairs_per_axis = head_dim // 4
@@ -180,7 +182,7 @@ def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
         order=(0, 1),
         ladder=facts["ladder"],
         centred=facts.get("centred", False),
-        block=1 if facts.get("alone") else read_merged(part),
+        block=1 if facts.get("alone") else read_merged(vision_part),
     )
     return RopeSpec(
         base=require_number(base, "rope_theta"),
@@ -193,31 +195,35 @@ def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
     ).check()
 
 
-def read_head_dim(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
+def read_head_dim(vision_part: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
     """Return the features of a head of the encoder."""
-    given = part.get("head_dim")
-    if given is not None:
-        return require_whole(given, "head_dim")
+    head_dim = vision_part.get("head_dim")
+    if head_dim is not None:
+        return require_whole(head_dim, "head_dim")
 
     width_key, usual_width = facts["width"]
     heads_key, usual_heads = facts["heads"]
-    width = require_whole(part.get(width_key, usual_width), width_key)
-    heads = part.get(heads_key, part.get("num_attention_heads", usual_heads))
+    width = require_whole(vision_part.get(width_key, usual_width), width_key)
+    heads = vision_part.get(
+        heads_key, vision_part.get("num_attention_heads", usual_heads)
+    )
     return width // require_whole(heads, heads_key)
 
 
-def read_merged(part: Mapping[str, Any]) -> int:
+def read_merged(vision_part: Mapping[str, Any]) -> int:
     """Return the patches along a side that become one token."""
-    return require_whole(part.get("spatial_merge_size", 2), "spatial_merge_size")
+    return require_whole(vision_part.get("spatial_merge_size", 2), "spatial_merge_size")
 
 
-def read_patches(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int | None:
+def read_patches(
+    vision_part: Mapping[str, Any], facts: Mapping[str, Any]
+) -> int | None:
     """Return the patches along a side of the image that the file or class states."""
     if "patches" not in facts:
         return None
     usual_image, usual_patch = facts["patches"]
-    image = part.get("image_size", usual_image)
-    patch = part.get("patch_size", usual_patch)
+    image = vision_part.get("image_size", usual_image)
+    patch = vision_part.get("patch_size", usual_patch)
     if type(image) is not int or type(patch) is not int or not 0 < patch <= image // 2:
         return None
     return image // patch
@@ -236,21 +242,21 @@ def read_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
 
 def make_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
     """Return how a model counts positions; an error names a refused value."""
-    _, text = find_language_part(config)
-    facts = find_facts("text", str(text.get("model_type")))
+    _, language_part = find_language_part(config)
+    facts = find_facts("text", str(language_part.get("model_type")))
     if facts is None:
         return None
 
-    part = config.get(VISION_CONFIG)
-    vision = part if isinstance(part, Mapping) else {}
+    vision_part = config.get(VISION_CONFIG)
+    vision = vision_part if isinstance(vision_part, Mapping) else {}
     merged_frames = 1
     if "temporal" in facts:
-        key, usual = facts["temporal"]
-        merged_frames = require_whole(vision.get(key, usual), key)
+        key, default = facts["temporal"]
+        merged_frames = require_whole(vision.get(key, default), key)
     steps = None
     if "rate" in facts:
-        key, usual = facts["rate"]
-        steps = require_whole(vision.get(key, usual), key)
+        key, default = facts["rate"]
+        steps = require_whole(vision.get(key, default), key)
     return PromptRule(
         merged=read_merged(vision),
         merged_frames=merged_frames,
@@ -267,8 +273,8 @@ def add_axes(
     """Return the layers of a language model with the axes that move their pairs."""
     if runtime not in RUNTIMES_WITH_AXES:
         return layers
-    _, text = find_language_part(config)
+    _, language_part = find_language_part(config)
     return {
-        name: replace(spec, axes=read_axes(text, spec, runtime))
+        name: replace(spec, axes=read_axes(language_part, spec, runtime))
         for name, spec in layers.items()
     }

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NoReturn
 
 from ropelab.readers import reader
+from ropelab.readers.families import read_table
 from ropelab.readers.layers import find_rule
 from ropelab.readers.reader import Reader
 from ropelab.readers.settings import Settings
@@ -42,14 +43,14 @@ FIRST_IGNORED_LABEL_COUNT = 2**16
 # The dict of a layer type for which the file has none.
 UNSCALED_PART = {"rope_type": "default"}
 # The beginnings of the model types whose classes take the scaling type `mrope`.
-MROPE_TYPES = ("qwen2_vl", "qwen2_5_vl")
+MROPE_TYPES = tuple(read_table("names")["mrope_types"]["transformers-5"])
 
 
 def find_labels(trace: Trace) -> Collection[str]:
     """Return the layer types that a file declares, or else the layer types of its
     class.
     """
-    declared = trace.text.get("layer_types")
+    declared = trace.language_part.get("layer_types")
     if isinstance(declared, list) and len(declared) < FIRST_IGNORED_LABEL_COUNT:
         labels = {label for label in declared if isinstance(label, str)}
         if labels:
@@ -87,10 +88,10 @@ def read_layers(
         scaling: its dict rope_scaling, as files for transformers 4 have it.
     """
     family = trace.family
-    given = {
+    stated_parts = {
         key: part for key, part in (block or {}).items() if key in family.layer_blocks
     }
-    if family.name == "deepseek_v4" and not given:
+    if family.name == "deepseek_v4" and not stated_parts:
         if scaling is None:
             return read_compressed(trace, "rope_parameters", block)
         return read_compressed(trace, "rope_scaling", scaling or block)
@@ -98,15 +99,15 @@ def read_layers(
     labels = set(family.layer_blocks)
     if family.declares_layer_types:
         labels = list_declared(trace)
-        given = complete_declared(given, labels)
-        if given:
+        stated_parts = complete_declared(stated_parts, labels)
+        if stated_parts:
             scaling = None
-        block = given or None
+        block = stated_parts or None
 
     # These classes fill in the layer types that a block lacks.
     fills_missing = bool(family.scaled_layer_types or family.layer_base_keys)
     # A flat block has the keys of one rotation, and no dict of a layer type.
-    is_flat = block is not None and not given
+    is_flat = block is not None and not stated_parts
     is_refused = bool(scaling) and not family.scaled_layer_types
     if is_flat:
         # A rope_scaling, even an empty one, is laid over the dicts of the layer types,
@@ -132,12 +133,12 @@ def read_layers(
             "rope_scaling is null, which replaces the dicts of its class"
         )
 
-    mark_keys_outside_parts(trace, "rope_parameters", block, given)
-    parts = given
-    if not given:
+    mark_keys_outside_parts(trace, "rope_parameters", block, stated_parts)
+    parts = stated_parts
+    if not stated_parts:
         parts = list_usual_parts(trace, labels)
     elif fills_missing:
-        parts = complete_parts(trace, given)
+        parts = complete_parts(trace, stated_parts)
     return fill_parts(trace, parts, scaling)
 
 
@@ -147,13 +148,13 @@ def refuse_layers(trace: Trace) -> NoReturn:
     raise RefusedError(f"'{trace.family.name}' needs a dict for each of {layers}")
 
 
-def complete_parts(trace: Trace, given: Block) -> dict[str, Any]:
-    """Return a dict for each layer type of a class that fills in missing ones.
+def complete_parts(trace: Trace, stated_parts: Block) -> dict[str, Any]:
+    """Return a dict for each layer type of a class that fills in missing dicts.
 
     RefusedError: a given one is null, and its class takes only dicts.
     """
     parts: dict[str, Any] = dict.fromkeys(trace.family.layer_blocks, UNSCALED_PART)
-    for label, part in given.items():
+    for label, part in stated_parts.items():
         if part is not None:
             parts[label] = part
         elif trace.family.refuses_flat:
@@ -170,7 +171,7 @@ def refuse_incomplete_layers(trace: Trace) -> None:
     NotModelledError: the older key has the dicts.
     """
     family = trace.family
-    scaling = trace.text.get("rope_scaling")
+    scaling = trace.language_part.get("rope_scaling")
     if family.keeps_rope_scaling and scaling is not None:
         needed = find_labels(trace) or family.layer_blocks
         if isinstance(scaling, Mapping) and set(needed) <= scaling.keys():
@@ -209,7 +210,7 @@ def list_declared(trace: Trace) -> set[str]:
 
     NotModelledError: the class does not know one of these types.
     """
-    types = trace.text.get("layer_types")
+    types = trace.language_part.get("layer_types")
     if not isinstance(types, list):
         return {"full_attention"}
     labels = {str(label) for label in types}
@@ -218,10 +219,10 @@ def list_declared(trace: Trace) -> set[str]:
     return labels
 
 
-def complete_declared(given: Block, labels: Collection[str]) -> dict[str, Any]:
+def complete_declared(stated_parts: Block, labels: Collection[str]) -> dict[str, Any]:
     """Return a dict for each of the file's own layer types, or none at all."""
     complete = {}
-    for label, part in given.items():
+    for label, part in stated_parts.items():
         if label not in labels:
             continue
         if isinstance(part, dict):
@@ -286,10 +287,10 @@ def read_compressed(
     settings_by_layer = {}
     base_keys = {"compress": "compress_rope_theta", "main": "rope_theta"}
     for label, base_key in base_keys.items():
-        usual = trace.family.layer_blocks[label]
+        default_block = trace.family.layer_blocks[label]
         values = {
-            "rope_theta": trace.get(base_key, usual["rope_theta"]),
-            "partial_rotary_factor": usual["partial_rotary_factor"],
+            "rope_theta": trace.get(base_key, default_block["rope_theta"]),
+            "partial_rotary_factor": default_block["partial_rotary_factor"],
         }
         if share is not None:
             values["partial_rotary_factor"] = share
@@ -330,7 +331,7 @@ def stop_unrotated(trace: Trace) -> None:
 
 def choose_for_layer(trace: Trace, value: Any, layer: str) -> Any:
     """Return the value of a layer type, where a file has one for each layer (Step 3.5)."""
-    types = trace.text.get("layer_types")
+    types = trace.language_part.get("layer_types")
     if not isinstance(value, list) or not isinstance(types, list):
         return value
     if layer not in types[: len(value)]:
@@ -385,26 +386,26 @@ def fill_type(settings: Settings, where: str) -> None:
             note = "rope_type wins in transformers 5"
             trace.mark(f"{where}.type", "overridden", note)
     else:
-        kind = trace.get(f"{where}.type", "default", "translated")
+        scaling_type = trace.get(f"{where}.type", "default", "translated")
         source = f"{where}.type" if "type" in settings.values else "default"
-        settings.put("rope_type", kind, source)
+        settings.put("rope_type", scaling_type, source)
 
-    kind = settings.get("rope_type")
+    scaling_type = settings.get("rope_type")
     name = trace.family.name
-    if name == "phi3" and kind in ("su", "yarn"):
-        if kind == "su" and ORIGINAL not in settings.values:
+    if name == "phi3" and scaling_type in ("su", "yarn"):
+        if scaling_type == "su" and ORIGINAL not in settings.values:
             # The class fills in the length, but only after it has asked for it.
             raise RefusedError(f"su without {ORIGINAL} beside it")
         settings.values["rope_type"] = "longrope"
-    if name == "sarvam_mla" and kind == "deepseek_yarn":
+    if name == "sarvam_mla" and scaling_type == "deepseek_yarn":
         # The class of this model also drops the older key.
         settings.values["rope_type"] = "yarn"
         settings.values.pop("type", None)
-    if name == "hunyuan_vl_text" and kind == "xdrope":
+    if name == "hunyuan_vl_text" and scaling_type == "xdrope":
         settings.values["rope_type"] = "dynamic"
 
     has_axes = name.startswith(MROPE_TYPES) or not trace.family.has_known_defaults
-    if kind == "mrope" and has_axes:
+    if scaling_type == "mrope" and has_axes:
         settings.values["rope_type"] = "default"
 
 

@@ -33,26 +33,26 @@ REQUIRED: Mapping[str | None, tuple[str, ...]] = {
 def check_values(trace: Trace) -> None:
     """Raise RefusedError for a value that the class of the model type does not take."""
     family = trace.family
-    text = trace.text
+    language_part = trace.language_part
     for key, kinds in family.key_types.items():
-        value = find_value(text, key)
-        kind = "null" if value is None else type(value).__name__
-        if kinds and value is not ABSENT and kind not in kinds.split():
+        value = find_value(language_part, key)
+        type_name = "null" if value is None else type(value).__name__
+        if kinds and value is not ABSENT and type_name not in kinds.split():
             raise RefusedError(
                 f"{key} must be of type {kinds}, not {shorten_value(value)}"
             )
 
     check_beside(trace)
-    hidden = text.get("hidden_size", family.hidden_size)
-    heads = text.get("num_attention_heads", family.num_attention_heads)
+    hidden = language_part.get("hidden_size", family.hidden_size)
+    heads = language_part.get("num_attention_heads", family.num_attention_heads)
     if family.needs_divisible_size and heads and hidden % heads:
         raise RefusedError(f"hidden_size {hidden} is not a multiple of {heads} heads")
 
     # A class without such types was not asked what it takes.
     if not family.key_types:
         return
-    check_layer_types(text, family.name)
-    for part in (text, trace.whole):
+    check_layer_types(language_part, family.name)
+    for part in (language_part, trace.whole):
         dtype = part.get("dtype") or part.get("torch_dtype")
         if isinstance(dtype, str) and dtype not in NAMES["dtypes"].split():
             raise RefusedError(
@@ -72,7 +72,7 @@ def check_beside(trace: Trace) -> None:
     if not trace.prefix or trace.outer_type not in RELEASES[RELEASE]:
         return
 
-    part = trace.prefix.removesuffix(".")
+    part_name = trace.prefix.removesuffix(".")
     names = [name for name in whole if name in BLOCKS]
     scaling = whole.get("rope_scaling")
     theta = whole.get("rope_theta")
@@ -86,7 +86,7 @@ def check_beside(trace: Trace) -> None:
         needs_length = find_scaling_type(scaling) in TYPES_WITH_ORIGINAL
         if needs_length and not class_has_length:
             raise RefusedError(
-                f"rope_scaling is beside {part}, without a length for it"
+                f"rope_scaling is beside {part_name}, without a length for it"
             )
         # False sorts before True, so that rope_scaling comes first.
         names.sort(key=lambda name: name != "rope_scaling")
@@ -94,31 +94,35 @@ def check_beside(trace: Trace) -> None:
     if not isinstance(block, Mapping) or not block:
         return
 
-    kind = find_scaling_type(block)
-    given = {**block, "rope_theta": theta} if is_moved_first else block
-    missing = [key for key in REQUIRED.get(kind, ()) if key not in given]
+    scaling_type = find_scaling_type(block)
+    complete_block = {**block, "rope_theta": theta} if is_moved_first else block
+    missing = [
+        key for key in REQUIRED.get(scaling_type, ()) if key not in complete_block
+    ]
     if missing:
         keys = ", ".join(missing)
-        raise RefusedError(f"{names[-1]} is beside {part}, without {keys}")
+        raise RefusedError(f"{names[-1]} is beside {part_name}, without {keys}")
     has_length = class_has_length or whole.get(MAXIMUM) is not None
-    if kind in ("yarn", "llama3") and not has_length:
-        raise RefusedError(f"{names[-1]} is beside {part}, without a length for it")
+    if scaling_type in ("yarn", "llama3") and not has_length:
+        raise RefusedError(
+            f"{names[-1]} is beside {part_name}, without a length for it"
+        )
 
 
 def find_scaling_type(block: Mapping[str, Any]) -> Any:
     """Return the scaling type of a block, under its newer or its older name."""
-    kind = block.get("rope_type", block.get("type", "default"))
-    return kind if isinstance(kind, str) else None
+    scaling_type = block.get("rope_type", block.get("type", "default"))
+    return scaling_type if isinstance(scaling_type, str) else None
 
 
-def check_layer_types(text: Mapping[str, Any], model_type: str) -> None:
+def check_layer_types(language_part: Mapping[str, Any], model_type: str) -> None:
     """Raise RefusedError for layer types that are not a list with a name for each layer
     that the class of a model type knows.
     """
-    if "layer_types" in text and model_type in NAMES["without_layer_types"]:
+    if "layer_types" in language_part and model_type in NAMES["without_layer_types"]:
         raise RefusedError(f"the class of '{model_type}' has no place for layer_types")
 
-    layers = text.get("layer_types")
+    layers = language_part.get("layer_types")
     if layers is None:
         return
     known = NAMES["own_layer_types"].get(model_type, NAMES["layer_types"]).split()
@@ -127,15 +131,16 @@ def check_layer_types(text: Mapping[str, Any], model_type: str) -> None:
     if isinstance(layers, list):
         names = {str(layer) for layer in layers}
     if not names or names - set(known):
-        given = ", ".join(sorted(names)) or layers
+        stated_names = ", ".join(sorted(names)) or layers
         raise RefusedError(
-            f"layer_types must be a list of known names, not {shorten_value(given)}"
+            "layer_types must be a list of known names, not"
+            f" {shorten_value(stated_names)}"
         )
     needed = NAMES["needed_layer_types"].get(model_type)
     if needed and needed not in names:
         raise RefusedError(f"layer_types must have a '{needed}'")
     if names == {NAMES["insufficient_layer_types"].get(model_type)}:
         raise RefusedError(f"layer_types has a '{names.pop()}' alone")
-    count = text.get("num_hidden_layers")
+    count = language_part.get("num_hidden_layers")
     if count not in (None, len(layers)):
         raise RefusedError(f"layer_types has {len(layers)} names for {count} layers")

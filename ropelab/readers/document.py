@@ -178,9 +178,9 @@ def check_objects(name: str, config: Mapping[str, Any]) -> None:
     """Raise InputError for too many keys in an object, or a model_type that is not a
     text.
     """
-    _, text = find_language_part(config)
-    _, block = find_rope_block(text)
-    for part in (config, text, block):
+    _, language_part = find_language_part(config)
+    _, block = find_rope_block(language_part)
+    for part in (config, language_part, block):
         if len(part) > MOST_KEYS:
             raise InputError(
                 f"{name} has {len(part)} keys in one object; no model has more than"
@@ -194,27 +194,31 @@ def check_objects(name: str, config: Mapping[str, Any]) -> None:
 
 def check_has_positions(name: str, config: Mapping[str, Any]) -> None:
     """Raise InputError for a configuration that has no rotary positions of text."""
-    _, text = find_language_part(config)
-    refuse_images(name, config, text)
-    reason = explain_unrotated(text)
+    _, language_part = find_language_part(config)
+    refuse_images(name, config, language_part)
+    reason = explain_unrotated(language_part)
     if reason:
         raise InputError(f"{name} has no rotary positions: {reason}")
 
     # The keys of an unknown model type have to show that it is a model, and that it
     # rotates.
-    if text.get("model_type") in ROTATED_TYPES:
+    if language_part.get("model_type") in ROTATED_TYPES:
         return
-    has_size = any(key in text for key in SIZE_KEYS)
-    paths = " ".join(list_rope_paths(text))
+    has_size = any(key in language_part for key in SIZE_KEYS)
+    paths = " ".join(list_rope_paths(language_part))
     names_rotation = "rope" in paths or "rotary" in paths
-    if not has_size or not (MAXIMUM in text or names_rotation):
-        kind = text.get("model_type")
-        unread = f"; the class of '{shorten_value(kind)}' was not read" if kind else ""
+    if not has_size or not (MAXIMUM in language_part or names_rotation):
+        model_type = language_part.get("model_type")
+        unread = (
+            f"; the class of '{shorten_value(model_type)}' was not read"
+            if model_type
+            else ""
+        )
         raise InputError(f"{name} has no keys of a model with rotary positions{unread}")
 
 
 def refuse_images(
-    name: str, config: Mapping[str, Any], text: Mapping[str, Any]
+    name: str, config: Mapping[str, Any], language_part: Mapping[str, Any]
 ) -> None:
     """Raise InputError for a model of images without a language model, whose positions
     have several axes.
@@ -222,7 +226,7 @@ def refuse_images(
     Args:
         name: the name of the file, for the error.
         config: the configuration.
-        text: the language part of the configuration.
+        language_part: the language part of the configuration.
     """
     diffusers_class = config.get("_class_name")
     if isinstance(diffusers_class, str):
@@ -231,14 +235,14 @@ def refuse_images(
             " axes of an image; ask ropelab freqs about each axis by its width and base"
         )
 
-    has_images = any(key in text for key in IMAGE_KEYS)
-    has_text = "vocab_size" in text or MAXIMUM in text
+    has_images = any(key in language_part for key in IMAGE_KEYS)
+    has_text = "vocab_size" in language_part or MAXIMUM in language_part
     if has_text or not has_images:
         return
     advice = "a file with a language model is read"
     if is_encoder(config):
         advice = "no runtimes are compared; check and vectors read it"
-    model_type = shorten_value(text.get("model_type", ""))
+    model_type = shorten_value(language_part.get("model_type", ""))
     raise InputError(
         f"{name} is a model of images ({model_type}), whose positions are rows and"
         f" columns; {advice}"
@@ -254,9 +258,9 @@ def load_gguf(path: Path) -> Document:
     type of a key.
     """
     header = read_model(path)
-    kind = header.fields.get("general.type", "model")
-    if isinstance(kind, str) and kind in OTHER_KINDS:
-        raise InputError(f"{path} is no model but {OTHER_KINDS[kind]}")
+    content_type = header.fields.get("general.type", "model")
+    if isinstance(content_type, str) and content_type in OTHER_KINDS:
+        raise InputError(f"{path} is no model but {OTHER_KINDS[content_type]}")
     architecture = header.fields.get("general.architecture", "")
     if architecture in UNROTATED_ARCHITECTURES:
         raise InputError(

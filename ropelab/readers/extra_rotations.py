@@ -32,37 +32,42 @@ class ExtraRotation:
     problem: str = ""
 
 
-def list_rotations(text: Mapping[str, Any]) -> list[str]:
+def list_rotations(language_part: Mapping[str, Any]) -> list[str]:
     """Return the names of the rotations that a model has beside the rotation of
     attention.
     """
-    kind = find_text_type(text)
+    model_type = find_text_type(language_part)
     return [
-        name for name in EXTRA_ROTATIONS if kind in ROTATIONS[DECLARING_RUNTIME][name]
+        name
+        for name in EXTRA_ROTATIONS
+        if model_type in ROTATIONS[DECLARING_RUNTIME][name]
     ]
 
 
-def find_text_type(text: Mapping[str, Any]) -> str:
+def find_text_type(language_part: Mapping[str, Any]) -> str:
     """Return the model type of the language part."""
-    kind = str(text.get("model_type"))
-    return str(CLASSES["texts"].get(kind, kind))
+    model_type = str(language_part.get("model_type"))
+    return str(CLASSES["texts"].get(model_type, model_type))
 
 
 def read_rotation(
-    runtime: str, name: str, text: Mapping[str, Any], layers: Mapping[str, RopeSpec]
+    runtime: str,
+    name: str,
+    language_part: Mapping[str, Any],
+    layers: Mapping[str, RopeSpec],
 ) -> ExtraRotation:
     """Return a rotation by its name as a runtime computes it.
 
     ``layers`` are the specs of the layer types by the same runtime.
     """
     facts_by_type = ROTATIONS.get(runtime, {}).get(name, {})
-    facts = facts_by_type.get(find_text_type(text))
+    facts = facts_by_type.get(find_text_type(language_part))
     if facts is None:
         return ExtraRotation(
             None, "not modelled", "its code for this rotation was not read"
         )
     try:
-        return ExtraRotation(make_spec(facts, name, text, layers))
+        return ExtraRotation(make_spec(facts, name, language_part, layers))
     except RefusedError as error:
         return ExtraRotation(None, "refused", str(error))
     except NotModelledError as error:
@@ -72,21 +77,21 @@ def read_rotation(
 def make_spec(
     facts: Mapping[str, Any],
     name: str,
-    text: Mapping[str, Any],
+    language_part: Mapping[str, Any],
     layers: Mapping[str, RopeSpec],
 ) -> RopeSpec:
     """Return the spec of a rotation by its row in extra_rotations.toml."""
     spec = choose_frequencies(layers, facts.get("layer", ""))
     key = facts.get("head", "index_head_dim")
-    given = text.get(key)
-    if given is None:
-        given = facts.get("head_dim", 128)
-    head_dim = require_whole(given, key)
+    width = language_part.get(key)
+    if width is None:
+        width = facts.get("head_dim", 128)
+    head_dim = require_whole(width, key)
     if head_dim < spec.rotary_dim:
         raise RefusedError(f"{key} is {head_dim}, below the {spec.rotary_dim} rotated")
 
     pairing = facts["pairing"]
-    is_interleaved = text.get(facts.get("pairing_key", ""))
+    is_interleaved = language_part.get(facts.get("pairing_key", ""))
     if is_interleaved is not None:
         pairing = "interleaved" if is_interleaved else "half"
 

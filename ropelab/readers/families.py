@@ -6,6 +6,7 @@ names of the facts are explained in `Family`.
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -14,8 +15,12 @@ from ropelab.readers.keys import BLOCKS
 from ropelab.runs.files import read_table_beside
 
 
+@cache
 def read_table(name: str) -> dict[str, Any]:
-    """Return the content of a TOML file of this folder, by its name without ending."""
+    """Return the content of a TOML file of this folder, by its name without ending.
+
+    Each file is read once, so that its readers share the tables and must not change them.
+    """
     return read_table_beside(__file__, name)
 
 
@@ -139,8 +144,8 @@ def _list_releases() -> dict[str, frozenset[str]]:
     """
     releases = {}
     types = frozenset[str]()
-    for version, text in _TYPES["releases"].items():
-        words = frozenset(text.split())
+    for version, types_of_release in _TYPES["releases"].items():
+        words = frozenset(types_of_release.split())
         dashed = frozenset(word for word in words if word.startswith("-"))
         dropped = {word.removeprefix("-") for word in dashed}
         types = (types | words) - dashed - dropped
@@ -156,42 +161,45 @@ TRANSFORMERS_TYPES = frozenset[str]().union(*RELEASES.values())
 ROTATED_TYPES = (_NEWEST_TYPES | FAMILIES.keys()) - UNROTATED_TYPES
 
 
-def explain_unrotated(text: Mapping[str, Any]) -> str:
+def explain_unrotated(language_part: Mapping[str, Any]) -> str:
     """Return why a model has no rotary positions; empty if it has them.
 
-    ``text``: the language part of the configuration.
+    ``language_part``: the language part of the configuration.
     """
-    kind = str(text.get("model_type"))
-    embedding = text.get("position_embedding_type") or _ASSUMED_EMBEDDING.get(kind)
+    model_type = str(language_part.get("model_type"))
+    stated_embedding = language_part.get("position_embedding_type")
+    embedding = stated_embedding or _ASSUMED_EMBEDDING.get(model_type)
     is_rotary = not isinstance(embedding, str) or embedding in ROTARY_EMBEDDINGS
     # A file whose embedding is rotary wins over the table of types.
-    if kind in UNROTATED_TYPES and (embedding is None or not is_rotary):
-        return f"the layers of '{kind}' rotate nothing"
+    if model_type in UNROTATED_TYPES and (embedding is None or not is_rotary):
+        return f"the layers of '{model_type}' rotate nothing"
     # Most classes with rotary positions do not read position_embedding_type.
-    reads_embedding = kind in _ASSUMED_EMBEDDING or kind not in ROTATED_TYPES
+    reads_embedding = (
+        model_type in _ASSUMED_EMBEDDING or model_type not in ROTATED_TYPES
+    )
     if not is_rotary and reads_embedding:
         reason = f"position_embedding_type is '{str(embedding)[:40]}'"
-        if not text.get("position_embedding_type") and kind in _ROTATED_WITHOUT_KEY:
-            reason = f"{reason} {_ROTATED_WITHOUT_KEY[kind]}"
+        if not stated_embedding and model_type in _ROTATED_WITHOUT_KEY:
+            reason = f"{reason} {_ROTATED_WITHOUT_KEY[model_type]}"
         return reason
 
-    if kind == "olmo_hybrid" and has_null_base(text):
+    if model_type == "olmo_hybrid" and has_null_base(language_part):
         return "rope_theta is null"
-    if kind == "zamba2" and not text.get("use_mem_rope"):
+    if model_type == "zamba2" and not language_part.get("use_mem_rope"):
         return "use_mem_rope is not true"
-    if text.get("alibi") is True:
+    if language_part.get("alibi") is True:
         return "alibi is true"
     return ""
 
 
-def has_null_base(text: Mapping[str, Any]) -> bool:
+def has_null_base(language_part: Mapping[str, Any]) -> bool:
     """Return True if the base of a configuration is null, in its block or beside it.
 
     OLMo Hybrid's layers then rotate nothing (modeling_olmo_hybrid.py:899 in
     transformers, olmo_hybrid.py:141 in vLLM).
     """
     for name in BLOCKS:
-        block = text.get(name)
+        block = language_part.get(name)
         if isinstance(block, Mapping) and "rope_theta" in block:
             return block["rope_theta"] is None
-    return "rope_theta" in text and text["rope_theta"] is None
+    return "rope_theta" in language_part and language_part["rope_theta"] is None

@@ -24,7 +24,7 @@ class Family:
 
     # -- Defaults: what the class takes where the file is silent. --
 
-    # True if the class was asked for its defaults, so that those below are its own.
+    # True if the class was asked for its defaults, so that the defaults below are its own.
     has_known_defaults: bool = False
     hidden_size: int | None = None
     num_attention_heads: int | None = None

@@ -108,17 +108,20 @@ def set_on_loaded(
     blocks = [changes[name] for name in BLOCKS if name in changes]
     # The base is in the block by then, and a key outside of the block is not read.
     if not blocks:
-        others = dict(changes)
-        others.pop("rope_theta", None)
-        return {**config, **others}
+        further_changes = dict(changes)
+        further_changes.pop("rope_theta", None)
+        return {**config, **further_changes}
 
-    kept = {**config, **changes}
+    keys_outside_block = {**config, **changes}
     for name in (*BLOCKS, "rope_theta"):
-        kept.pop(name, None)
-    given = blocks[-1] if isinstance(blocks[-1], Mapping) else {}
+        keys_outside_block.pop(name, None)
+    last_block = blocks[-1] if isinstance(blocks[-1], Mapping) else {}
     # The base of the file went with its block, and nothing fills in a type.
     base = changes.get("rope_theta")
-    return {**kept, "rope_parameters": {"rope_theta": base, "rope_type": None, **given}}
+    return {
+        **keys_outside_block,
+        "rope_parameters": {"rope_theta": base, "rope_type": None, **last_block},
+    }
 
 
 def parse_flags(text: str) -> Flags:
@@ -129,11 +132,11 @@ def parse_flags(text: str) -> Flags:
         raise InputError(f"--flags cannot be read: {error}") from None
     settings: dict[str, Any] = {}
     overrides: dict[str, Mapping[str, Any]] = {}
-    given, others = take_known(words)
-    if others:
-        raise make_name_error("flag", others[0].partition("=")[0], KNOWN_FLAGS)
+    known_flags, unknown_words = take_known(words)
+    if unknown_words:
+        raise make_name_error("flag", unknown_words[0].partition("=")[0], KNOWN_FLAGS)
 
-    for name, value in given:
+    for name, value in known_flags:
         if name in OVERRIDES:
             overrides[OVERRIDES[name]] = parse(name, value.encode())
         elif name == KOBOLD_FLAG:
@@ -162,24 +165,24 @@ def take_known(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the known flags among some words with their values, and all remaining
     words.
     """
-    given = []
-    others = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
+    known_flags = []
+    unknown_words = []
+    words_left = list(words)
+    while words_left:
+        word = words_left.pop(0)
         name, equals, value = word.partition("=")
         if name not in KNOWN_FLAGS:
-            others.append(word)
+            unknown_words.append(word)
             continue
 
         if not equals and name not in SWITCHES:
-            if not rest:
+            if not words_left:
                 raise InputError(f"{name} needs a value")
-            value = rest.pop(0)
-            if name == KOBOLD_FLAG and rest and not rest[0].startswith("-"):
-                value = f"{value} {rest.pop(0)}"
-        given.append((name, value))
-    return given, others
+            value = words_left.pop(0)
+            if name == KOBOLD_FLAG and words_left and not words_left[0].startswith("-"):
+                value = f"{value} {words_left.pop(0)}"
+        known_flags.append((name, value))
+    return known_flags, unknown_words
 
 
 def read_setting(name: str, value: str) -> Any:

@@ -83,7 +83,7 @@ class TensorPlace:
     elements: int
     # The number of the type of the tensor.
     kind: int
-    # The bytes from the beginning of the first tensor to the beginning of this one.
+    # The bytes from the beginning of the first tensor to the beginning of this tensor.
     offset: int
 
 
@@ -123,9 +123,9 @@ class _Cursor:
 
     def text(self, most: int = LONGEST_STRING) -> str:
         length = self.scalar("Q")
-        kept = self.take(min(length, most))
-        self.skip(length - len(kept))
-        return kept.decode("utf-8", errors="replace")
+        content = self.take(min(length, most))
+        self.skip(length - len(content))
+        return content.decode("utf-8", errors="replace")
 
 
 def read_header(path: Path) -> Header:
@@ -172,11 +172,11 @@ def _read_fields(
         if name in fields:
             raise cursor.fail(f"the key {name} is there twice")
 
-        kind = cursor.scalar("I")
-        kinds[name] = (kind,)
-        if kind == ARRAY:
-            kinds[name] = (kind, cursor.peek("I"))
-        fields[name] = _read_value(cursor, kind, name.endswith(PER_LAYER))
+        value_type = cursor.scalar("I")
+        kinds[name] = (value_type,)
+        if value_type == ARRAY:
+            kinds[name] = (value_type, cursor.peek("I"))
+        fields[name] = _read_value(cursor, value_type, name.endswith(PER_LAYER))
     return fields, kinds
 
 
@@ -217,16 +217,16 @@ def _read_places(cursor: _Cursor, count: int, alignment: int) -> dict[str, Tenso
         elements = 1
         for _ in range(dimensions):
             elements *= cursor.scalar("Q")
-        kind = cursor.scalar("I")
+        value_type = cursor.scalar("I")
         offset = cursor.scalar("Q")
 
         is_first = not places
         is_aligned = offset % alignment == 0
         if not is_aligned or offset < least_offset or (is_first and offset > 0):
             raise cursor.fail(f"{name} does not begin where the tensor before it ends")
-        places[name] = TensorPlace(elements, kind, offset)
+        places[name] = TensorPlace(elements, value_type, offset)
         least_offset = offset
-        if kind == FLOAT32:
+        if value_type == FLOAT32:
             least_offset += _round_up(4 * elements, alignment)
     return places
 
@@ -236,16 +236,16 @@ def _round_up(count: int, alignment: int) -> int:
     return count + -count % alignment
 
 
-def _read_value(cursor: _Cursor, kind: int, is_kept: bool) -> Any:
+def _read_value(cursor: _Cursor, value_type: int, is_kept: bool) -> Any:
     """Read a value. Of an array only the length is read, except of a short array of
     numbers if ``is_kept`` is True.
     """
-    if kind in SCALARS:
-        return cursor.scalar(SCALARS[kind])
-    if kind == STRING:
+    if value_type in SCALARS:
+        return cursor.scalar(SCALARS[value_type])
+    if value_type == STRING:
         return cursor.text()
-    if kind != ARRAY:
-        raise cursor.fail(f"unknown value type {kind}")
+    if value_type != ARRAY:
+        raise cursor.fail(f"unknown value type {value_type}")
 
     inner = cursor.scalar("I")
     count = cursor.scalar("Q")

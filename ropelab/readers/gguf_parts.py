@@ -1,6 +1,6 @@
 """A GGUF model in several files, as `llama-gguf-split` writes it.
 
-The first file has the keys of the model. Its tensors, those about rotation among them,
+The first file has the keys of the model. Its tensors, also the tensors about rotation,
 may be in any of the files: with `--no-tensor-first-split` the first has none. Source:
 llama_model_loader in src/llama-model-loader.cpp of llama.cpp, which refuses every file
 that is refused here.
@@ -104,14 +104,14 @@ def _read_other(path: Path, other: Path, place: int, count: int) -> Header:
 
 
 def _read_number(
-    path: Path, header: Header, key: str, kind: int, default: int | None = None
+    path: Path, header: Header, key: str, value_type: int, default: int | None = None
 ) -> int:
     """Return the value of a key; InputError: it has another type, or is not there and
     has no default.
     """
     if key not in header.fields and default is not None:
         return default
-    if header.kinds.get(key) != (kind,):
+    if header.kinds.get(key) != (value_type,):
         raise InputError(
             f"{path} is refused by llama.cpp: {key} is missing or of another type"
         )

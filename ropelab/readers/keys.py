@@ -81,8 +81,8 @@ def _looks_like(name: str, key: str) -> bool:
     has_latin_letters = any(letter.isascii() for letter in name)
     if len(name) != len(key) or not has_latin_letters:
         return False
-    for letter, wanted in zip(name, key, strict=True):
-        if letter.isascii() and letter != wanted:
+    for letter, letter_of_key in zip(name, key, strict=True):
+        if letter.isascii() and letter != letter_of_key:
             return False
     return True
 
@@ -98,6 +98,6 @@ def find_nearest_key(path: str) -> str:
 
     # A name can be known in one dict of a file and unknown in another. Then it must not
     # be proposed for itself.
-    others = [key for key in {**KEYS["block"], **KEYS["top"]} if key != name]
-    matches = get_close_matches(name, others, n=1, cutoff=KEY_SIMILARITY)
+    other_keys = [key for key in {**KEYS["block"], **KEYS["top"]} if key != name]
+    matches = get_close_matches(name, other_keys, n=1, cutoff=KEY_SIMILARITY)
     return matches[0] if matches else ""

@@ -61,7 +61,7 @@ class LayerFile:
     """
 
     # The language part of the configuration.
-    text: Mapping[str, Any]
+    language_part: Mapping[str, Any]
     # The number of layers.
     count: int
     defaults: LayerDefaults
@@ -69,23 +69,23 @@ class LayerFile:
     @property
     def window(self) -> Any:
         """The tokens of a sliding window, as the file has them; None if it says null."""
-        return self.text.get("sliding_window", self.defaults.window_tokens)
+        return self.language_part.get("sliding_window", self.defaults.window_tokens)
 
     @property
     def listed_types(self) -> list[Any] | None:
         """The types of the layers, if the file lists them."""
-        types = self.text.get("layer_types")
+        types = self.language_part.get("layer_types")
         return types if isinstance(types, list) else None
 
     @property
     def period(self) -> Any:
         """The number n of a pattern in which every n-th layer differs, as it is given."""
-        return self.text.get(self.defaults.period_key, self.defaults.period)
+        return self.language_part.get(self.defaults.period_key, self.defaults.period)
 
 
-def count_layers(text: Mapping[str, Any]) -> int | None:
+def count_layers(language_part: Mapping[str, Any]) -> int | None:
     """Return the number of layers of a configuration or GGUF file, None without one."""
-    count = text.get("num_hidden_layers", text.get("block_count"))
+    count = language_part.get("num_hidden_layers", language_part.get("block_count"))
     if isinstance(count, int) and 1 <= count <= MOST_LAYERS:
         return count
     return None

@@ -67,7 +67,7 @@ def mark_sliding(types: list[object] | None) -> Rotating:
     """Return for each layer whether it has a window, None where no types are known."""
     if types is None:
         return None
-    return [kind == SLIDING for kind in types]
+    return [layer_type == SLIDING for layer_type in types]
 
 
 @layer_rule("sliding_if_listed", windows=True)
@@ -180,9 +180,9 @@ def rotate_by_fourth(file: LayerFile) -> Rotating:
 @layer_rule("lettered", windows=True)
 def rotate_by_letter(file: LayerFile) -> Rotating:
     """Rotate the layers with an L in the word; every layer if the word is empty."""
-    if "sliding_window_pattern" not in file.text:
+    if "sliding_window_pattern" not in file.language_part:
         raise RefusedError("sliding_window_pattern is missing, and has no default")
-    pattern = file.text["sliding_window_pattern"]
+    pattern = file.language_part["sliding_window_pattern"]
     if not pattern:
         return rotate_all(file)
     check_word(pattern)
@@ -222,7 +222,7 @@ def rotate_by_flags(file: LayerFile) -> Rotating:
     Without a list all but the last layer of each group of n rotate, or all layers where
     the class has no n.
     """
-    flags = file.text.get(file.defaults.flags_key)
+    flags = file.language_part.get(file.defaults.flags_key)
     if flags:
         if not isinstance(flags, list):
             return None
@@ -236,15 +236,15 @@ def rotate_by_flags(file: LayerFile) -> Rotating:
 def rotate_by_needed_flags(file: LayerFile) -> Rotating:
     """Do as `rotate_by_flags`; without a list the model file stops."""
     flags_key = file.defaults.flags_key
-    if not isinstance(file.text.get(flags_key), list):
+    if not isinstance(file.language_part.get(flags_key), list):
         raise RefusedError(f"{flags_key} is missing, and the model file has no default")
     return rotate_by_flags(file)
 
 
 @layer_rule("numbers")
 def rotate_by_numbers(file: LayerFile) -> Rotating:
-    """Rotate all layers but those whose numbers are in a list of the file."""
-    unrotated = file.text.get(file.defaults.unrotated_key)
+    """Rotate all layers but the layers whose numbers are in a list of the file."""
+    unrotated = file.language_part.get(file.defaults.unrotated_key)
     if unrotated is None:
         unrotated = list(file.defaults.unrotated)
     if not isinstance(unrotated, list):
@@ -255,7 +255,7 @@ def rotate_by_numbers(file: LayerFile) -> Rotating:
 @layer_rule("bases")
 def rotate_by_base(file: LayerFile) -> Rotating:
     """Rotate the layers whose base in a list is not 0."""
-    bases = file.text.get(BASES_KEY)
+    bases = file.language_part.get(BASES_KEY)
     if bases is not None:
         if not isinstance(bases, list):
             return None
@@ -275,7 +275,7 @@ def rotate_by_base(file: LayerFile) -> Rotating:
 @layer_rule("attention_blocks")
 def rotate_by_attention_block(file: LayerFile) -> Rotating:
     """Rotate the layers whose block of Nemotron-NAS has attention."""
-    blocks = file.text.get("block_configs")
+    blocks = file.language_part.get("block_configs")
     if not isinstance(blocks, list):
         return None
 
@@ -316,14 +316,14 @@ def read_converted_pattern(file: LayerFile) -> Rotating:
     in llama.cpp.
     """
     # Of the arrays in a GGUF file only their length is known here.
-    if "attention.sliding_window_pattern" in file.text:
+    if "attention.sliding_window_pattern" in file.language_part:
         return None
-    if file.text.get("sliding_window") is None:
+    if file.language_part.get("sliding_window") is None:
         return rotate_by_fourth(file)
     if file.listed_types is not None:
         return mark_sliding(file.listed_types)
 
-    pattern = file.text.get("sliding_window_pattern")
+    pattern = file.language_part.get("sliding_window_pattern")
     if isinstance(pattern, str) and pattern:
         return rotate_by_letter(file)
     if type(pattern) is int:

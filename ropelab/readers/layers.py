@@ -61,19 +61,21 @@ def find_rule(model_type: str, runtime: str) -> str:
     return ""
 
 
-def list_rotating(model_type: str, runtime: str, text: Mapping[str, Any]) -> Rotating:
+def list_rotating(
+    model_type: str, runtime: str, language_part: Mapping[str, Any]
+) -> Rotating:
     """Return for each layer whether it rotates, None where it is not known.
 
     RefusedError: the runtime's class stops at what the file says of its layers.
 
-    ``text``: the language part of the configuration.
+    ``language_part``: the language part of the configuration.
     """
     rule = find_rule(model_type, runtime)
-    count = count_layers(text)
+    count = count_layers(language_part)
     if not rule or count is None:
         return None
 
-    file = LayerFile(text, count, DEFAULTS.get(model_type, NO_DEFAULTS))
+    file = LayerFile(language_part, count, DEFAULTS.get(model_type, NO_DEFAULTS))
     rotating = LAYER_RULES[rule](file)
     # A list of the file may be too short or too long for its layers.
     if rotating is None or len(rotating) != count:
@@ -81,7 +83,9 @@ def list_rotating(model_type: str, runtime: str, text: Mapping[str, Any]) -> Rot
     return rotating
 
 
-def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int | None:
+def find_window(
+    model_type: str, runtime: str, language_part: Mapping[str, Any]
+) -> int | None:
     """Return the number of tokens that the rotating layers see, if all rotating layers
     have a window.
 
@@ -89,19 +93,19 @@ def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int |
     rotate.
     """
     defaults = DEFAULTS.get(model_type, NO_DEFAULTS)
-    window = text.get("sliding_window", defaults.window_tokens)
+    window = language_part.get("sliding_window", defaults.window_tokens)
     has_windows = defaults.window_tokens is not None
     if not has_windows or type(window) is not int or window < 1:
         return None
 
     rule = find_rule(model_type, runtime)
     is_rule_of_windows = rule in RULES_OF_WINDOWS
-    count = count_layers(text)
+    count = count_layers(language_part)
     if count is None:
         # Without a number of layers the class decides whether there are windows.
         return window if is_rule_of_windows else None
 
-    rotating = list_rotating(model_type, runtime, text)
+    rotating = list_rotating(model_type, runtime, language_part)
     if rotating is None or not any(rotating):
         return None
     if is_rule_of_windows and not all(rotating):
@@ -111,7 +115,7 @@ def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int |
     # whether they have a window.
     if not is_rule_of_windows and rule != "bases":
         return None
-    file = LayerFile(text, count, defaults)
+    file = LayerFile(language_part, count, defaults)
     if file.listed_types is None and defaults.needs_number:
         # The class may have been given a word such as LLLG, with which it has no types.
         return None
@@ -123,7 +127,7 @@ def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int |
 
 
 def find_layer_base(
-    model_type: str, runtime: str, text: Mapping[str, Any]
+    model_type: str, runtime: str, language_part: Mapping[str, Any]
 ) -> float | None:
     """Return the base in a list that has a base for each layer; None if the file has no
     list.
@@ -131,10 +135,10 @@ def find_layer_base(
     RefusedError: the list has another length than the number of layers.
     NotModelledError: the list has several bases, or no base except 0.
     """
-    bases = text.get(BASES_KEY)
+    bases = language_part.get(BASES_KEY)
     if find_rule(model_type, runtime) != "bases" or not isinstance(bases, list):
         return None
-    if count_layers(text) not in (None, len(bases)):
+    if count_layers(language_part) not in (None, len(bases)):
         raise RefusedError(
             f"{BASES_KEY} has {len(bases)} numbers, not one for each layer"
         )

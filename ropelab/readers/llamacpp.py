@@ -44,7 +44,7 @@ from ropelab.readers.trace import Trace
 # A field that a file may have, and that llama.cpp computes anew from the factor.
 RECOMPUTED = "rope.scaling.yarn_attn_factor"
 # The beginnings of model types that multiply whole scores (`find_softmax_factor`).
-TYPES_WITH_SOFTMAX_FACTOR = ("deepseek", "kimi", "mistral4")
+TYPES_WITH_SOFTMAX_FACTOR = tuple(NAMES["types_with_softmax_factor"])
 
 # The flags of the server that are about the rotation, each with its name here.
 FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
@@ -54,16 +54,17 @@ FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
 
 def read(trace: Trace) -> dict[str, RopeSpec]:
     """Return the specs of a GGUF file, or of a configuration after conversion."""
-    if OWN_PARAMS in trace.text:
-        fields, architecture = convert_params(trace.text[OWN_PARAMS])
+    if OWN_PARAMS in trace.language_part:
+        fields, architecture = convert_params(trace.language_part[OWN_PARAMS])
         mark_params(trace, architecture)
         return read_fields(trace, fields, architecture)
 
-    is_gguf = "attention.head_count" in trace.text or DIVISORS in trace.text
+    fields_of_gguf = ("attention.head_count", DIVISORS)
+    is_gguf = any(name in trace.language_part for name in fields_of_gguf)
     if not is_gguf:
         return read_fields(trace, convert(trace), find_architecture(trace))
 
-    fields = dict(trace.text)
+    fields = dict(trace.language_part)
     for name in fields:
         if is_loaded(name, trace.model_type):
             trace.mark(name, "used")
@@ -131,17 +132,18 @@ def read_fields(
     head_dim, rotary_dim = read_widths(fields)
     base, base_source = read_base(fields, flags)
 
-    kind = flags.get("rope_scaling") or fields.get("rope.scaling.type", "linear")
-    if kind not in ("none", "linear", "yarn", "longrope"):
-        raise RefusedError(f"unknown scaling type '{kind}'")
+    type_in_file = fields.get("rope.scaling.type", "linear")
+    scaling_type = flags.get("rope_scaling") or type_in_file
+    if scaling_type not in ("none", "linear", "yarn", "longrope"):
+        raise RefusedError(f"unknown scaling type '{scaling_type}'")
     factor = 1.0
-    if kind != "none":
+    if scaling_type != "none":
         factor = find_factor(fields, flags)
     trained_of_file = fields.get("rope.scaling.original_context_length", context)
     trained = require_whole(
         flags.get("yarn_orig_ctx") or trained_of_file, "original context length"
     )
-    scaling, attention = make_scaling(fields, flags, kind, factor, rotary_dim)
+    scaling, attention = make_scaling(fields, flags, scaling_type, factor, rotary_dim)
     multiplier = fields.get("rope.scaling.yarn_log_multiplier")
     if multiplier and architecture == "mistral3" and isinstance(scaling, Yarn):
         # The factor on cos and sin is the ratio of `mscale_ratio`. The file has no mscale,
@@ -155,7 +157,7 @@ def read_fields(
     # A flag that sets YaRN, with another factor than the file's, extends the length
     # that llama.cpp claims for the model.
     claimed = context
-    is_yarn_by_flag = kind == "yarn" and flags.get("rope_scaling")
+    is_yarn_by_flag = scaling_type == "yarn" and flags.get("rope_scaling")
     if is_yarn_by_flag and factor != find_factor(fields, {}):
         claimed = int(trained * factor)
 
@@ -243,7 +245,7 @@ def find_factor(fields: Fields, flags: Mapping[str, Any]) -> float:
 def make_scaling(
     fields: Fields,
     flags: Mapping[str, Any],
-    kind: str,
+    scaling_type: str,
     factor: float,
     rotary_dim: int,
 ) -> tuple[Scaling, float]:
@@ -252,14 +254,14 @@ def make_scaling(
     Args:
         fields: the fields of the file.
         flags: the flags of the server.
-        kind: the scaling type.
+        scaling_type: the name of the scaling, such as yarn.
         factor: the factor by which positions are divided.
         rotary_dim: the number of features that rotate.
     """
     # Only this field sets the factor on cos and sin.
     field = "rope.scaling.attn_factor"
     own_attention = require_number(fields.get(field, 1.0), field)
-    has_ramp = find_ramp_weight(fields, flags, kind) > 0
+    has_ramp = find_ramp_weight(fields, flags, scaling_type) > 0
 
     if DIVISORS in fields or LONG_DIVISORS in fields or SHORT_DIVISORS in fields:
         if DIVISORS not in fields and not (
@@ -290,7 +292,9 @@ def make_scaling(
     return scaling, attention
 
 
-def find_ramp_weight(fields: Fields, flags: Mapping[str, Any], kind: str) -> float:
+def find_ramp_weight(
+    fields: Fields, flags: Mapping[str, Any], scaling_type: str
+) -> float:
     """Return the weight of YaRN's ramp: 1 applies it, 0 divides all positions alike.
 
     NotModelledError: a weight between them.
@@ -300,7 +304,7 @@ def find_ramp_weight(fields: Fields, flags: Mapping[str, Any], kind: str) -> flo
     weight = -1.0 if weight is None else require_number(weight, name)
     # A negative weight means that none is set.
     if weight < 0:
-        return 1.0 if kind == "yarn" else 0.0
+        return 1.0 if scaling_type == "yarn" else 0.0
     if weight not in (0.0, 1.0):
         raise NotModelledError(f"a ramp weighted by {weight:g}")
     return weight
@@ -325,11 +329,11 @@ def divide_by_tensors(
     if DIVISORS in fields:
         short_name = DIVISORS
         long_name = DIVISORS
-        kind: type[LongRope] = FrequencyFactors
+        scaling_class: type[LongRope] = FrequencyFactors
     else:
         short_name = SHORT_DIVISORS
         long_name = LONG_DIVISORS
-        kind = LongRope
+        scaling_class = LongRope
 
     refuse_odd_divisors(fields, short_name)
     refuse_odd_divisors(fields, long_name)
@@ -340,7 +344,7 @@ def divide_by_tensors(
         raise RefusedError(f"{len(short_table)} divisors for {pairs} pairs")
 
     # ops.cpp divides by the tensor and multiplies by freq_scale: both apply.
-    return kind(
+    return scaling_class(
         long_factor=tuple(factor * divisor for divisor in long_table),
         short_factor=tuple(factor * divisor for divisor in short_table),
         factor=1.0,

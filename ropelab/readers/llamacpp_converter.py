@@ -29,7 +29,7 @@ from ropelab.readers.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
 
 Fields = dict[str, Any]
 # The names of tensors in a file that have a divisor for the frequency of each pair: one
-# tensor for all lengths, or one for long and one for short texts.
+# tensor for all lengths, or a tensor for long texts and a tensor for short texts.
 DIVISORS = "rope_freqs.weight"
 LONG_DIVISORS = "rope_factors_long.weight"
 SHORT_DIVISORS = "rope_factors_short.weight"
@@ -96,17 +96,19 @@ def convert(trace: Trace) -> Fields:
     if name == "rope_scaling" and family.name in TYPE_COPIES:
         keys = ("type", "rope_type")
     key = keys[0] if keys[0] in block else keys[1]
-    kind = block.get(key)
-    if kind is None:
+    scaling_type = block.get(key)
+    if scaling_type is None:
         return fields
 
     settings.mark(key, "translated")
-    is_unread_llama3 = kind == "llama3" and trace.model_type not in NAMES["llama3"]
-    if kind in family.converter_unread_types or is_unread_llama3:
+    is_unread_llama3 = (
+        scaling_type == "llama3" and trace.model_type not in NAMES["llama3"]
+    )
+    if scaling_type in family.converter_unread_types or is_unread_llama3:
         raise NotModelledError(
-            f"'{family.name}' with '{kind}', which has a rule of its own"
+            f"'{family.name}' with '{scaling_type}', which has a rule of its own"
         )
-    return fields | write_scaling(settings, kind, fields)
+    return fields | write_scaling(settings, scaling_type, fields)
 
 
 def refuse_merged(trace: Trace) -> None:
@@ -120,12 +122,14 @@ def refuse_merged(trace: Trace) -> None:
     if trace.outer_type not in RELEASES["4.57.1"]:
         names += ["rope_scaling", "rope_theta", "partial_rotary_factor"]
     merged = [
-        name for name in names if trace.whole.get(name) and name not in trace.text
+        name
+        for name in names
+        if trace.whole.get(name) and name not in trace.language_part
     ]
     if trace.prefix and merged:
-        part = trace.prefix.removesuffix(".")
+        part_name = trace.prefix.removesuffix(".")
         raise NotModelledError(
-            f"{', '.join(merged)} beside {part}, which the converter merges"
+            f"{', '.join(merged)} beside {part_name}, which the converter merges"
         )
 
 
@@ -211,7 +215,7 @@ def choose_block(trace: Trace) -> tuple[str, Mapping[str, Any], Mapping[str, Any
     """
     family = trace.family
     name = "rope_scaling"
-    if "rope_parameters" in trace.text:
+    if "rope_parameters" in trace.language_part:
         name = "rope_parameters"
     block = trace.block(name) or {}
     if not trace.has(name):
@@ -364,18 +368,18 @@ def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> F
     return fields
 
 
-def write_scaling(settings: Settings, kind: Any, fields: Fields) -> Fields:
+def write_scaling(settings: Settings, scaling_type: Any, fields: Fields) -> Fields:
     """Return the fields of a scaling; types that the converter lacks are dropped.
 
     Args:
         settings: the settings of a configuration.
-        kind: the scaling type of the configuration.
+        scaling_type: the scaling type of the configuration.
         fields: the fields that are already written.
     """
     block = settings.values
-    if kind in ("longrope", "su"):
+    if scaling_type in ("longrope", "su"):
         return write_longrope(settings, fields)
-    if kind == "llama3":
+    if scaling_type == "llama3":
         original = block.get(ORIGINAL)
         if original is None:
             original = settings.trace.get(ORIGINAL, 8192)
@@ -386,10 +390,10 @@ def write_scaling(settings: Settings, kind: Any, fields: Fields) -> Fields:
 
     if block.get("factor") is None:
         return {}
-    if kind == "linear":
+    if scaling_type == "linear":
         mark_written(settings, "factor")
         return {"rope.scaling.type": "linear", "rope.scaling.factor": block["factor"]}
-    if kind == "yarn":
+    if scaling_type == "yarn":
         return write_yarn(settings)
     return {}
 
@@ -454,11 +458,11 @@ def write_longrope(settings: Settings, fields: Fields) -> Fields:
         LONG_DIVISORS: block.get("long_factor"),
         SHORT_DIVISORS: block.get("short_factor"),
     }
-    if trace.model_type in ("minicpm", "minicpm3"):
+    if trace.model_type in NAMES["types_with_tables_alone"]:
         # These classes write no factor, and no original length.
         mark_written(settings, *LISTS)
         return tables
-    if trace.model_type not in ("phi3", "phimoe"):
+    if trace.model_type not in NAMES["types_with_longrope"]:
         # Other classes write no tables.
         return {"rope.scaling.type": "longrope"}
 

@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 # The facts about the model file of each type. The head of mlx.toml explains the keys.
 ROWS: dict[str, Row] = read_table("mlx")
 # Model types whose model file differs from the model file of their language part.
-WHOLES = ("llama4",)
+WHOLES = frozenset(read_table("names")["mlx_wholes"])
 # The model file of a language part, by the type of the whole; names.toml explains it.
 FILES_OF_TEXTS: dict[str, list[str]] = read_table("names")["mlx_texts"]
 USUAL_BASE = 10000.0
@@ -45,8 +45,8 @@ def name_file(trace: Trace) -> str:
     files = FILES_OF_TEXTS.get(outer)
     if not files or not trace.prefix:
         return trace.model_type
-    usual, *others = files
-    return trace.model_type if trace.model_type in others else usual
+    usual_file, *types_with_own_file = files
+    return trace.model_type if trace.model_type in types_with_own_file else usual_file
 
 
 def find_row(trace: Trace) -> Row:
@@ -144,8 +144,8 @@ class Mlx(Reader):
         if row.get("headless"):
             return reader.read_head_dim(trace, ())
 
-        given, _ = trace.first(keys)
-        if given is not None:
+        width, _ = trace.first(keys)
+        if width is not None:
             return reader.read_head_dim(trace, keys)
         if "head_parts" in row:
             return sum(require_whole(trace.get(key), key) for key in row["head_parts"])
@@ -159,10 +159,10 @@ class Mlx(Reader):
             return row["kind"]
         # These model files read only rope_type, and do not scale by some types.
         if "plain" in row:
-            kind = settings.read("rope_type", "default")
-            if kind in row["plain"]:
+            scaling_type = settings.read("rope_type", "default")
+            if scaling_type in row["plain"]:
                 return "default"
-            return kind
+            return scaling_type
         if settings.get("type"):
             settings.mark("rope_type", "overridden", "type wins in MLX-LM")
         return super().find_type(settings)
@@ -191,10 +191,10 @@ class Mlx(Reader):
             return scaling_types.make_unscaled(settings)
 
         settings.needs("long_factor", "type")
-        kind = settings.read("type")
-        if kind == "linear":
+        scaling_type = settings.read("type")
+        if scaling_type == "linear":
             return self.rules["linear"].make_scaling(settings)
-        if kind not in ("longrope", "su"):
+        if scaling_type not in ("longrope", "su"):
             return scaling_types.make_unscaled(settings)
         # phi3.py reads the original length at top level.
         trained = require_whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL)
@@ -248,7 +248,7 @@ def refuse_missing_keys(trace: Trace, row: Row) -> None:
         # null.
         is_missing = not trace.has(key)
         if key != "rope_scaling":
-            is_missing = trace.text.get(key) is None
+            is_missing = trace.language_part.get(key) is None
         if is_missing:
             raise RefusedError(f"{key} is missing, and the model file has no default")
 
@@ -276,10 +276,10 @@ def refuse_block(trace: Trace, row: Row) -> None:
     if missing:
         raise RefusedError(f"{name} must contain {', '.join(missing)}")
 
-    kind = block.get("type") or block.get("rope_type")
+    scaling_type = block.get("type") or block.get("rope_type")
     if "rope_type" in row.get("block_keys", ()):
-        kind = block["rope_type"]
-    if "kinds" in row and kind not in row["kinds"]:
+        scaling_type = block["rope_type"]
+    if "kinds" in row and scaling_type not in row["kinds"]:
         raise RefusedError(f"only rope type {' or '.join(row['kinds'])} is supported")
 
 
@@ -332,7 +332,7 @@ def refuse_null_base(path: str, row: Row) -> NoReturn:
 
 def list_layer_types(trace: Trace, row: Row) -> list[str]:
     """Return the layer types of a file, full attention first."""
-    declared = trace.text.get("layer_types") or list(row["by_layer"])
+    declared = trace.language_part.get("layer_types") or list(row["by_layer"])
     if not isinstance(declared, list) or not all(isinstance(n, str) for n in declared):
         raise RefusedError(f"layer_types must be a list, not {shorten_value(declared)}")
     return sorted({*declared})
@@ -363,7 +363,7 @@ def read_layer(trace: Trace, row: Row, layer: str) -> Settings:
 def read_listed(trace: Trace) -> dict[str, Settings]:
     """Return the settings of a file that has lists with a number for each layer."""
     count = require_whole(trace.get("num_hidden_layers"), "num_hidden_layers")
-    types = trace.text.get("layer_types") or ["all"] * count
+    types = trace.language_part.get("layer_types") or ["all"] * count
     if not isinstance(types, list) or len(types) < count:
         raise RefusedError("layer_types must be a list with a name for each layer")
     scaled_types = trace.get("yarn_only_types") or types

@@ -59,10 +59,12 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
 
     writer = WRITERS.get(first) if isinstance(first, str) else None
     if writer is None:
-        kind = (
+        scaling_type = (
             shorten_value(first) if first else f"model type {shorten_value(model_type)}"
         )
-        raise NotModelledError(f"no converter for {kind}, or one that was not read")
+        raise NotModelledError(
+            f"no converter for {scaling_type}, or one that was not read"
+        )
     return llamacpp.read_fields(Trace(trace.whole), writer(trace), trace.model_type)
 
 
@@ -92,10 +94,10 @@ def read_float32(trace: Trace, path: str) -> float:
     value = trace.get(path)
     if value is None:
         return 0.0
-    given = require_number(value, path)
-    if abs(given) > LARGEST_FLOAT32:
+    number = require_number(value, path)
+    if abs(number) > LARGEST_FLOAT32:
         raise RefusedError(f"{path} does not fit into 32 bits")
-    return float(np.float32(given))
+    return float(np.float32(number))
 
 
 def read_type(
@@ -110,22 +112,26 @@ def read_type(
         note: a remark on the key of another type.
         refusal: why another type stops the converter; empty: it does not.
     """
-    if trace.text.get(BLOCK) is not None and trace.block(BLOCK) is None:
+    if trace.language_part.get(BLOCK) is not None and trace.block(BLOCK) is None:
         raise RefusedError("rope_scaling must be a dict")
 
     path = f"{BLOCK}.{key}"
-    kind = trace.get(path, status="ignored")
-    if kind is not None and not isinstance(kind, str):
+    scaling_type = trace.get(path, status="ignored")
+    if scaling_type is not None and not isinstance(scaling_type, str):
         trace.mark(path, "refused")
-        raise RefusedError(f"{path} must be a string, not {shorten_value(kind)}")
+        raise RefusedError(
+            f"{path} must be a string, not {shorten_value(scaling_type)}"
+        )
 
-    if kind in known:
+    if scaling_type in known:
         trace.mark(path, "translated", "written into the file")
-    elif kind:
+    elif scaling_type:
         trace.mark(path, "refused" if refusal else "ignored", note)
         if refusal:
-            raise RefusedError(f"scaling type '{shorten_value(kind)}' {refusal}")
-    return kind or ""
+            raise RefusedError(
+                f"scaling type '{shorten_value(scaling_type)}' {refusal}"
+            )
+    return scaling_type or ""
 
 
 def find_head_width(trace: Trace, *heads: str) -> int:
@@ -237,7 +243,7 @@ def write_phi3(trace: Trace) -> Fields:
     """Write two tables, empty or not."""
     width = find_head_width(trace, "num_attention_heads", "n_head")
     known = ("su", "longrope", "yarn")
-    kind = read_type(trace, "type", known, refusal="is unknown for Phi-3")
+    scaling_type = read_type(trace, "type", known, refusal="is unknown for Phi-3")
     fields: Fields = {
         "context_length": read_context(trace, "max_position_embeddings"),
         "attention.key_length": width,
@@ -256,14 +262,14 @@ def write_phi3(trace: Trace) -> Fields:
     trained = read_size(trace, ORIGINAL)
     if trained:
         fields["rope.scaling.original_context_length"] = trained
-    if not kind:
+    if not scaling_type:
         return fields
     if trained < 2:
         raise NotModelledError(f"an attention factor without {ORIGINAL}")
 
     stretch = fields["context_length"] / trained
     attention = scaling_types.longrope_attention(stretch, trained)
-    if kind == "yarn":
+    if scaling_type == "yarn":
         attention = scaling_types.yarn_attention(stretch)
     return {**fields, "rope.scaling.attn_factor": attention}
 
@@ -271,7 +277,7 @@ def write_phi3(trace: Trace) -> Fields:
 @writes("GptOssForCausalLM")
 def write_gptoss(trace: Trace) -> Fields:
     """Write yarn unless another type is named; the factor at top level wins."""
-    kind = read_type(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
+    scaling_type = read_type(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
     factor_at_top = read_float32(trace, "rope_scaling_factor")
     factor_in_block = take_number(trace, "factor")
     if factor_at_top and factor_in_block:
@@ -289,7 +295,7 @@ def write_gptoss(trace: Trace) -> Fields:
         "context_length": length,
         "attention.key_length": read_size(trace, "head_dim"),
         "rope.freq_base": read_base(trace),
-        "rope.scaling.type": kind or "yarn",
+        "rope.scaling.type": scaling_type or "yarn",
         "rope.scaling.factor": factor_at_top or factor_in_block,
         "rope.scaling.original_context_length": trained,
     }

@@ -35,7 +35,7 @@ class OnnxBuilder(Reader):
     refusal_of_type = "the class of this model does not know the rope type '{}'"
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
-        if trace.text.get("rope_position_scale") is not None:
+        if trace.language_part.get("rope_position_scale") is not None:
             raise NotModelledError("positions times rope_position_scale")
         if not self.fills:
             refuse_null(trace)
@@ -46,20 +46,20 @@ class OnnxBuilder(Reader):
         return settings
 
     def find_type(self, settings: Settings) -> Any:
-        kind = settings.read("rope_type", "default")
+        scaling_type = settings.read("rope_type", "default")
         model = settings.trace.model_type
         if model == "phi3" and find_original(settings) != settings.longest:
             # Its builder for longer contexts makes two tables, whatever the type.
-            return "longrope" if kind == "longrope" else "short and long tables"
-        if kind == "longrope":
-            return f"{kind} at the original length"
+            return "longrope" if scaling_type == "longrope" else "short and long tables"
+        if scaling_type == "longrope":
+            return f"{scaling_type} at the original length"
         # The class of Llama replaces the method that knows all other scaling types.
-        if model == "llama" and kind not in ("default", "llama3"):
+        if model == "llama" and scaling_type not in ("default", "llama3"):
             settings.mark("rope_type", "ignored", "this class reads llama3 alone")
             return "default"
-        if model != "llama" and kind == "llama3":
+        if model != "llama" and scaling_type == "llama3":
             return "llama3, outside of Llama"
-        return kind
+        return scaling_type
 
 
 def refuse_null(trace: Trace) -> None:

@@ -121,13 +121,13 @@ class Reader:
     def find_longest(self, trace: Trace) -> int:
         """Return the longest context."""
         keys = self.length_keys
-        usual = self.default_longest
+        default = self.default_longest
         # A class that has a maximum does not take n_positions for it (NomicBERT).
         if trace.family.max_position_embeddings:
             keys = self.length_keys[:1]
-            usual = trace.family.max_position_embeddings
+            default = trace.family.max_position_embeddings
 
-        longest, path = trace.first(keys, usual)
+        longest, path = trace.first(keys, default)
         if longest is None:
             raise RefusedError(f"{MAXIMUM} is missing")
         return require_whole(longest, path or MAXIMUM)
@@ -167,11 +167,11 @@ class Reader:
 
     def make_scaling(self, settings: Settings) -> MadeScaling:
         """Make the scaling by the rule of its type; RefusedError for an unknown type."""
-        kind = self.find_type(settings)
-        if not isinstance(kind, str) or kind not in self.rules:
-            raise RefusedError(self.refusal_of_type.format(kind))
-        settings.values["rope_type"] = kind
-        return self.rules[kind].make_scaling(settings)
+        scaling_type = self.find_type(settings)
+        if not isinstance(scaling_type, str) or scaling_type not in self.rules:
+            raise RefusedError(self.refusal_of_type.format(scaling_type))
+        settings.values["rope_type"] = scaling_type
+        return self.rules[scaling_type].make_scaling(settings)
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
         """Return the number of features that rotate."""
@@ -248,7 +248,7 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     if keys is None:
         keys = family.head_keys
         has_null = "head_dim" in keys and trace.has_null("head_dim")
-    given, source = trace.first(keys)
+    width, source = trace.first(keys)
 
     if has_null:
         # The class keeps the null, so that neither its default nor another key counts.
@@ -256,11 +256,11 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
         # `config.head_dim or config.hidden_size // config.num_attention_heads`.
         source = "hidden_size / num_attention_heads"
         head_dim = divide_by_heads(trace, scale=1)
-    elif given is not None:
+    elif width is not None:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):
                 trace.mark(unread, "used", f"not for the head: {source} is given")
-        head_dim = require_whole(given, source)
+        head_dim = require_whole(width, source)
     elif family.head_dim is not None and has_default:
         source = "class default"
         head_dim = family.head_dim

@@ -129,7 +129,9 @@ EXPORTERS = _read_group("exporters")
 REFERENCE = "transformers-5"
 
 
-def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]:
+def choose_runtimes(
+    names: Iterable[str], document_kind: str = "config"
+) -> list[Runtime]:
     """Return the runtimes of these names that take a kind of documents.
 
     Without names, return all runtimes, but no trainers or exporters. InputError: a name
@@ -138,7 +140,7 @@ def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]
     Args:
         names: names of runtimes, or the beginnings of names up to a dash:
             `transformers`.
-        kind: the kind of the document, such as config or gguf.
+        document_kind: the kind of the document, such as config or gguf.
     """
     every = RUNTIMES | TRAINERS | EXPORTERS
     named: dict[str, Runtime] = {}
@@ -154,14 +156,18 @@ def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]
 
     candidates = named or RUNTIMES
     able = [
-        runtime for runtime in candidates.values() if kind in runtime.document_kinds
+        runtime
+        for runtime in candidates.values()
+        if document_kind in runtime.document_kinds
     ]
     if not able:
         able_names = [
-            name for name, runtime in every.items() if kind in runtime.document_kinds
+            name
+            for name, runtime in every.items()
+            if document_kind in runtime.document_kinds
         ]
         raise InputError(
-            f"{', '.join(named)} cannot read {kind} files, only"
+            f"{', '.join(named)} cannot read {document_kind} files, only"
             f" {', '.join(able_names)} can"
         )
     return able
@@ -172,14 +178,14 @@ def explain_missing_class(config: Mapping[str, Any]) -> str:
 
     The result is empty if it finds one.
     """
-    kind = config.get("model_type")
-    if not kind:
+    model_type = config.get("model_type")
+    if not model_type:
         return "the class is found by model_type, which is missing"
 
     known_types = (
         families.TRANSFORMERS_TYPES | families.FAMILIES.keys() | families.ROTATED_TYPES
     )
-    if str(kind) in known_types or config.get("auto_map"):
+    if str(model_type) in known_types or config.get("auto_map"):
         return ""
 
     # An unknown type may belong to a server's own class. The file then names no class
@@ -193,7 +199,7 @@ def explain_missing_class(config: Mapping[str, Any]) -> str:
         return ""
 
     return (
-        f"'{shorten_value(kind)}' is no type of transformers, and no code of its own is named"
+        f"'{shorten_value(model_type)}' is no type of transformers, and no code of its own is named"
         " (auto_map)"
     )
 
@@ -215,8 +221,8 @@ def read(
         missing_class: the reason why no class is found by its model_type; empty if one
             is found.
     """
-    _, text = find_language_part(config)
-    served = find_served(runtime.name, config, text)
+    _, language_part = find_language_part(config)
+    served = find_served(runtime.name, config, language_part)
     trace = Trace(config, flags, runtime.release, served)
     # These two names find the rule that says which layers rotate.
     classes = runtime.name_of_classes
@@ -231,11 +237,11 @@ def read(
         check_class_is_found(runtime, config, missing_class)
         check_modelled(runtime, trace)
         specs = add_axes(config, runtime.read(trace), runtime.name)
-        base = find_layer_base(rule_type, classes, text)
+        base = find_layer_base(rule_type, classes, language_part)
         if base is not None:
             specs = set_base_of_list(specs, trace, base)
-        rotating = list_rotating(rule_type, classes, text)
-        window = find_window(rule_type, classes, text)
+        rotating = list_rotating(rule_type, classes, language_part)
+        window = find_window(rule_type, classes, language_part)
         # A file with a problem has no rotations, so that they are set last.
         layers = specs
     except RefusedError as error:
@@ -254,7 +260,7 @@ def read(
 
     model_type = trace.model_type
     # Under this name the file counts as one that was never compared with the runtime.
-    if OWN_PARAMS in text and runtime.name in RAN_WITHOUT_PARAMS:
+    if OWN_PARAMS in language_part and runtime.name in RAN_WITHOUT_PARAMS:
         model_type = OWN_PARAMS
     return Reading(
         runtime=runtime,

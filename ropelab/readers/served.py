@@ -62,11 +62,11 @@ USUAL = Served({})
 
 
 def find_served(
-    runtime: str, config: Mapping[str, Any], text: Mapping[str, Any]
+    runtime: str, config: Mapping[str, Any], language_part: Mapping[str, Any]
 ) -> Served:
     """Return what the model file of a configuration does.
 
-    ``text``: the language part of the configuration.
+    ``language_part``: the language part of the configuration.
     """
     if runtime not in SERVED:
         return USUAL
@@ -75,24 +75,26 @@ def find_served(
         return USUAL
 
     rows = SERVED[runtime]
-    kind = str(config.get("model_type"))
-    part = rows.get("parts", {}).get(kind)
-    if part and not isinstance(config.get(part), Mapping):
+    model_type = str(config.get("model_type"))
+    part_key = rows.get("parts", {}).get(model_type)
+    if part_key and not isinstance(config.get(part_key), Mapping):
         return Served(
-            {}, f"'{kind}' has its language model in {part}, which is missing"
+            {}, f"'{model_type}' has its language model in {part_key}, which is missing"
         )
     # The model file of the language part; the same file if the model has only this
     # part.
     text_file = rows["texts"].get(architecture, rows["texts"].get(file, file))
     accepted = rows.get("takes", {}).get(file, "").split()
-    if accepted and not is_accepted(accepted, text):
+    if accepted and not is_accepted(accepted, language_part):
         return Served({}, refusal=f"the model file takes {', '.join(accepted)} alone")
     # The language part has a model type, whose file runs it.
     if text_file == "text":
-        _, text_file = find_file(runtime, text)
+        _, text_file = find_file(runtime, language_part)
     if not text_file:
-        kind = shorten_value(text.get("model_type", ""))
-        return Served({}, f"its language part '{kind}' has no class of its own there")
+        model_type = shorten_value(language_part.get("model_type", ""))
+        return Served(
+            {}, f"its language part '{model_type}' has no class of its own there"
+        )
     if text_file in rows["files"]:
         return Served(rows["files"][text_file])
     if text_file in rows["read"].split():
@@ -100,28 +102,28 @@ def find_served(
     return Served({}, f"its model file {text_file}.py was not read")
 
 
-def is_accepted(accepted: list[str], text: Mapping[str, Any]) -> bool:
+def is_accepted(accepted: list[str], language_part: Mapping[str, Any]) -> bool:
     """Return True if a model file accepts a language part by its first architecture.
 
     Such a model file looks at the list of architectures itself, so that it stops at a
     part without one.
     """
-    named = text.get("architectures")
+    named = language_part.get("architectures")
     return isinstance(named, list) and bool(named) and named[0] in accepted
 
 
-def find_file(runtime: str, part: Mapping[str, Any]) -> tuple[str, str]:
+def find_file(runtime: str, config: Mapping[str, Any]) -> tuple[str, str]:
     """Return the first architecture of a part that the server lists, and its model
     file.
 
     Both are empty if the server lists none.
     """
-    named = part.get("architectures")
+    named = config.get("architectures")
     names: list[str] = []
     if isinstance(named, list):
         names = [name for name in named if isinstance(name, str)]
     if not names:
-        names = list_architectures([str(part.get("model_type"))])
+        names = list_architectures([str(config.get("model_type"))])
     for name in names:
         if name in FILES[runtime]:
             return name, FILES[runtime][name]
@@ -132,6 +134,8 @@ def list_architectures(kinds: Iterable[str]) -> list[str]:
     """Return the classes of model types, first the classes for text, then the classes
     for images.
     """
-    names = [name for kind in kinds for name in CLASS_OF.get(kind, "").split()]
+    names = [
+        name for model_type in kinds for name in CLASS_OF.get(model_type, "").split()
+    ]
     wider = [name.replace("CausalLM", "ConditionalGeneration") for name in names]
     return names + wider

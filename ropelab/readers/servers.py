@@ -1,23 +1,19 @@
-"""vLLM and SGLang: they load configurations by transformers 5, and compute frequencies
-by their own code.
+"""The steps that vLLM and SGLang share: both load configurations by transformers 5, and
+compute frequencies by their own code.
 
-Read from vllm 0.33.0 (model_executor/layers/rotary_embedding,
-transformers_utils/config.py, config/model.py) and sglang 0.5.23
-(srt/layers/rotary_embedding, srt/models/llama.py, srt/utils/hf_transformers/common.py).
-
-A model file is the code of a server for a model type. A `Trace` is a configuration that
-notes which of its keys were read, and `trace.family` has the facts about its model type.
+The steps of one server alone, with the sources that were read, are in vllm.py and
+sglang.py. A model file is the code of a server for a model type. A `Trace` is a
+configuration that notes which of its keys were read, and `trace.family` has the facts
+about its model type.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ropelab.math.scaling import NtkAware
 from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import fill_block, stop_unrotated
 from ropelab.readers.families import read_table
-from ropelab.readers.mistral_params import OWN_PARAMS
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
@@ -28,26 +24,22 @@ from ropelab.readers.spec import (
     require_whole,
     shorten_value,
 )
-from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
+from ropelab.readers.trace import MAXIMUM, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
 
 # The scaling type of scaled models with latent attention.
 LATENT_TYPE = "deepseek_yarn"
+_NAMES: dict[str, list[str]] = read_table("names")["servers"]
 # The beginnings of model types whose configuration class raises an error for some
 # scaling types, in every runtime that loads it.
-STRICT_TYPES = ("phi", "dory")
-# The beginnings of model types that pass mrope_positions_factor=1, so that the table is
-# not made longer, unless videos are pruned.
-TYPES_WITH_USUAL_TABLE = ("qwen3", "qwen4")
-
-_NAMES: dict[str, list[str]] = read_table("names")["servers"]
-# The scaling types whose factor does not multiply the length in vLLM.
-TYPES_WITHOUT_LENGTH_FACTOR = tuple(_NAMES["types_without_length_factor"])
-# The keys of the length, of which vLLM takes the smallest value and SGLang the first.
+STRICT_TYPES = tuple(_NAMES["strict_types"])
+# Model types with latent attention whose scaling type is not replaced by LATENT_TYPE.
+TYPES_WITH_OWN_SCALING = tuple(_NAMES["types_with_own_scaling"])
+# Model types whose key partial_rotary_factor is about another part of the head.
+TYPES_WITH_OTHER_SHARE = tuple(_NAMES["types_with_other_share"])
+# The keys of the length, if the class fills in no maximum. vLLM takes the smallest of
+# their values.
 VLLM_LENGTHS = tuple(_NAMES["vllm_lengths"])
-SGLANG_LENGTHS = tuple(_NAMES["sglang_lengths"])
-# The model types whose scaling SGLang does not read.
-SGLANG_UNSCALED_TYPES = tuple(_NAMES["sglang_unscaled_types"])
 
 
 def read_lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
@@ -65,7 +57,6 @@ def read_lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
 class Server(Transformers5):
     """The steps that vLLM and SGLang share."""
 
-    # The keys of the length, if the class fills in no maximum.
     length_keys = VLLM_LENGTHS
     # `get_rope` keeps its tables by the items of the block, which no dict may be among.
     stops_at_nested_block = True
@@ -113,9 +104,9 @@ class Server(Transformers5):
 
     def make_spec(self, settings: Settings) -> RopeSpec:
         # The loading by transformers has to pass first.
-        kind = Transformers5.find_type(self, settings)
-        if isinstance(kind, str) and kind in Transformers5.rules:
-            settings.needs(*Transformers5.rules[kind].needs)
+        scaling_type = Transformers5.find_type(self, settings)
+        if isinstance(scaling_type, str) and scaling_type in Transformers5.rules:
+            settings.needs(*Transformers5.rules[scaling_type].needs)
 
         family = settings.trace.family
         base = settings.get("rope_theta")
@@ -125,10 +116,10 @@ class Server(Transformers5):
             raise NotModelledError("a base of 0, with which its layers rotate nothing")
 
         # The configuration class refuses the type.
-        if family.name.startswith(STRICT_TYPES) and kind in family.refuses:
-            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+        if family.name.startswith(STRICT_TYPES) and scaling_type in family.refuses:
+            raise RefusedError(f"'{family.name}' takes no rope type '{scaling_type}'")
         is_compressed = family.name == "deepseek_v4" and settings.layer == "compress"
-        if is_compressed and kind != "yarn":
+        if is_compressed and scaling_type != "yarn":
             raise NotModelledError(
                 "DeepSeek-V4's compressed layers with anything but yarn"
             )
@@ -167,23 +158,20 @@ class Server(Transformers5):
         return reader.Reader.make_scaling(self, settings)
 
     def find_type(self, settings: Settings) -> Any:
-        kind = settings.get("rope_type")
+        scaling_type = settings.get("rope_type")
         family = settings.trace.family
         if family.drops_scaling:
             return "default"
-        # The type of every scaled model with latent attention is replaced, but for
-        # MiniCPM3.
-        if family.latent and kind != "default" and family.name != "minicpm3":
+        is_scaled_latent = family.latent and scaling_type != "default"
+        if is_scaled_latent and family.name not in TYPES_WITH_OWN_SCALING:
             return LATENT_TYPE
-        return kind
+        return scaling_type
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
         family = settings.trace.family
         is_proportional = settings.get("rope_type") == "proportional"
-        # The key partial_rotary_factor of bailing_hybrid is about another part of the
-        # head.
-        is_of_other_part = family.name == "bailing_hybrid"
-        if family.drops_share or is_proportional or is_of_other_part:
+        has_other_share = family.name in TYPES_WITH_OTHER_SHARE
+        if family.drops_share or is_proportional or has_other_share:
             return head_dim
 
         # The share in the block is read, also where the class of transformers rotates the
@@ -252,222 +240,18 @@ def refuse_layers(trace: Trace) -> None:
         raise NotModelledError("a dict that its configuration class passes over")
 
 
-def refuse_params(trace: Trace) -> None:
-    """Raise RefusedError for a params.json that SGLang does not load.
-
-    NotModelledError: it is loaded as a model whose code was not read for it
-    (adapt_config_dict in srt/utils/hf_transformers/mistral_utils.py).
-    """
-    params = trace.text.get(OWN_PARAMS)
-    if params is None:
-        return
-
-    experts = params.get("moe")
-    if not experts:
-        if trace.family.latent:
-            raise NotModelledError("a params.json of latent attention without experts")
-        return
-    if not trace.family.latent:
-        raise NotModelledError("a params.json of experts without latent attention")
-    queries = params.get("llama_4_scaling")
-    needed = {"beta", "original_max_position_embeddings"}
-    if not isinstance(queries, Mapping) or not needed <= queries.keys():
-        raise RefusedError(
-            "a params.json with shared experts needs llama_4_scaling, with beta and"
-            " original_max_position_embeddings"
-        )
-
-
-class Vllm(Server):
-    def make_spec(self, settings: Settings) -> RopeSpec:
-        # The types under both keys may differ if they mean the same scaling.
-        older_type = settings.get("type")
-        newer_type = settings.get("rope_type")
-        are_different = older_type not in (None, newer_type)
-        mean_the_same = (older_type, newer_type) in scaling_types.SAME_TYPES
-        if are_different and not mean_the_same:
-            raise RefusedError(
-                f"conflict between rope_type={newer_type} and type={older_type}"
-            )
-
-        # This type is renamed after loading, and then filled in as transformers does it.
-        if newer_type == "su":
-            settings.values["rope_type"] = "longrope"
-            paths = (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM)
-            settings.put_first_found(ORIGINAL, paths, None, "")
-        drop_unforwarded(settings)
-        return super().make_spec(settings)
-
-    def limit_length(self, settings: Settings) -> tuple[int, int]:
-        trace = settings.trace
-        length = min(read_lengths(trace, VLLM_LENGTHS), default=2048)
-        if trace.text.get("model_max_length"):
-            length = require_whole(trace.get("model_max_length"), "model_max_length")
-
-        kind = settings.get("rope_type")
-        if kind == "longrope":
-            original = trace.get(ORIGINAL)
-            if original is not None:
-                return require_whole(original, "original length"), 0
-
-        factor = settings.get("factor")
-        # Gemma 3 files state the length after scaling, so that _get_and_verify_max_len
-        # does not multiply it.
-        if (
-            kind in TYPES_WITHOUT_LENGTH_FACTOR
-            or factor is None
-            or "gemma3" in trace.model_type
-        ):
-            return length, 0
-        return int(length * require_number(factor, "factor")), length
-
-
-def drop_unforwarded(settings: Settings) -> None:
-    """Drop the keys that a model file of vLLM does not hand on (gpt-oss)."""
-    handed_on = settings.trace.family.passed_yarn_keys
-    if not handed_on:
-        return
-
-    # The model file has a default for one of the keys that it hands on.
-    settings.needs(*(name for name in handed_on if name != "truncate"))
-    for name in settings.values.keys() - {*handed_on, "rope_theta"}:
-        if name != "rope_type":
-            settings.mark(name, "ignored", "its model file does not hand it on")
-        del settings.values[name]
-    settings.values["rope_type"] = "yarn"
-
-
-class Sglang(Server):
-    def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        refuse_params(trace)
-        return super().read(trace)
-
-    def read_settings(self, trace: Trace) -> dict[str, Settings]:
-        settings = super().read_settings(trace)
-        if trace.family.has_no_block:
-            fill_blockless(settings["all"])
-        return settings
-
-    def make_spec(self, settings: Settings) -> RopeSpec:
-        if settings.get("rope_theta") is None:
-            stop_unrotated(settings.trace)
-        if settings.trace.family.whole_base:
-            base = int(settings.number("rope_theta"))
-            settings.put("rope_theta", base, settings.sources["rope_theta"])
-        return super().make_spec(settings)
-
-    def find_pairing(self, trace: Trace) -> Any:
-        # The weights beside a params.json have adjacent pairs. vLLM reorders them,
-        # SGLang rotates them as they are (mistral_utils.py:93).
-        if OWN_PARAMS in trace.text and not trace.family.latent:
-            return "interleaved"
-        return super().find_pairing(trace)
-
-    def find_type(self, settings: Settings) -> Any:
-        family = settings.trace.family
-        if family.name in SGLANG_UNSCALED_TYPES:
-            return "default"
-        kind = super().find_type(settings)
-        # mistral_utils.py:163 names the scaling of any params.json so.
-        if OWN_PARAMS in settings.trace.text and kind == "yarn":
-            return LATENT_TYPE
-        return kind
-
-    def limit_length(self, settings: Settings) -> tuple[int, int]:
-        trace = settings.trace
-        factor = settings.get("factor")
-        if OWN_PARAMS in trace.text:
-            # _remap_general_mistral_args fills in this key, which comes before the usual
-            # one.
-            length, _ = trace.first(("max_seq_len",), 128_000)
-            return require_whole(length, "max_seq_len"), 0
-        length = next(read_lengths(trace, SGLANG_LENGTHS), 2048)
-        # The factor multiplies in a flat block only, and only without an original
-        # length.
-        # The path of a key in the dict of a layer type has two dots, as in
-        # rope_parameters.full_attention.rope_type.
-        dots = settings.sources.get("rope_type", "").count(".")
-        is_nested = trace.family.layer_blocks or dots > 1
-        is_llama3 = settings.get("rope_type") == "llama3"
-        has_original = ORIGINAL in settings.values or is_llama3
-        if is_nested or has_original or factor is None:
-            return length, 0
-        return int(length * require_number(factor, "factor")), length
-
-    def find_width(self, settings: Settings, head_dim: int) -> int:
-        if settings.trace.get("rope_rotate_half_dims") is True:
-            return reader.compute_rotated_width(head_dim, 0.5)
-        if settings.trace.family.sglang_share_keys:
-            return find_width_by_keys(settings, head_dim)
-        # gpt_j.py passes the width on.
-        width = reader.find_cut_width(settings.trace, head_dim)
-        if width is not None:
-            return width
-        is_proportional = settings.get("rope_type") == "proportional"
-        if not settings.trace.family.reads_share_unscaled and not is_proportional:
-            return reader.compute_rotated_width(head_dim, 1.0)
-        return super().find_width(settings, head_dim)
-
-
-def find_width_by_keys(settings: Settings, head_dim: int) -> int:
-    """Return the rotated width of model files that read the share outside the block.
-
-    They have `getattr(config, "partial_rotary_factor", 1)`.
-
-    transformers 5.19, which SGLang 0.5.23 runs, leaves the key of the file there
-    (modeling_rope_utils.py:763), also beside a block that has another share.
-    """
-    trace = settings.trace
-    family = trace.family
-    note = "the model file takes the share from beside the block"
-    settings.mark("partial_rotary_factor", "ignored", note)
-
-    for key in family.sglang_share_keys:
-        if trace.has(key):
-            value = trace.get(key)
-            trace.mark(key, "used")
-            # This key has the width itself, and the other keys have the share.
-            if key == "rotary_dim":
-                return reader.check_rotated_width(head_dim, require_whole(value, key))
-            return reader.compute_rotated_width(head_dim, require_number(value, key))
-        if key == "partial_rotary_factor" and family.share is not None:
-            return reader.compute_rotated_width(head_dim, family.share)
-
-    if family.usual_width:
-        return reader.check_rotated_width(head_dim, family.usual_width)
-    return reader.compute_rotated_width(head_dim, 1.0)
-
-
-def fill_blockless(settings: Settings) -> None:
-    """Set the base of a class that has no block (GPT-J).
-
-    transformers 5.19 takes both keys of an older file out of the configuration
-    (configuration_utils.py:345), and a base inside rope_parameters is not looked at.
-    """
-    trace = settings.trace
-    base = trace.get("rope_theta", 10000.0)
-    source = "rope_theta"
-
-    if trace.block("rope_scaling") and base:
-        note = "dropped with rope_scaling before the model file looks"
-        trace.mark("rope_theta", "ignored", note)
-        base = 10000.0
-        source = "default of the model file"
-    settings.put("rope_theta", base, source)
-
-
 def read_scaling_beside_base(trace: Trace) -> Settings:
     """Return the settings of Grok, whose keys of a scaling are beside the base."""
     base, source = trace.first(("rope_theta", "rope_parameters.rope_theta"), 10000.0)
     settings = Settings(trace)
     settings.put("rope_theta", base, source or "default of the model file")
 
-    kind = trace.get("rope_type") or "original"
+    scaling_type = trace.get("rope_type") or "original"
     settings.put("rope_type", "default", "rope_type")
-    if kind == "original":
+    if scaling_type == "original":
         return settings
-    if kind not in ("yarn", "yarn_linear"):
-        raise NotModelledError(f"a rope_type of '{shorten_value(kind)}'")
+    if scaling_type not in ("yarn", "yarn_linear"):
+        raise NotModelledError(f"a rope_type of '{shorten_value(scaling_type)}'")
 
     settings.put("rope_type", "yarn", "rope_type")
     key_of_value = {
@@ -507,76 +291,6 @@ def make_linear_of_float(settings: Settings) -> MadeScaling:
     return scaling_types.make_linear(settings)
 
 
-@scaling_types.scaling_type("vllm", "yarn", "telechat3-yarn")
-def make_vllm_yarn(settings: Settings) -> MadeScaling:
-    """Return YaRN by vLLM's rules."""
-    factor = settings.number("factor")
-    trained = settings.original()
-    if settings.get("rope_type") == "telechat3-yarn":
-        return scaling_types.make_yarn(
-            settings, factor, scaling_types.yarn_attention(factor, 0.7)
-        )
-
-    # The table of models with position axes is longer, and the ramp comes from its
-    # length.
-    is_lengthened = not settings.trace.model_type.startswith(TYPES_WITH_USUAL_TABLE)
-    if settings.get("mrope_section") and is_lengthened:
-        trained *= 4
-    # attention_factor counts, as in transformers.
-    attention = scaling_types.find_attention(settings, factor)
-    return scaling_types.make_yarn(settings, factor, attention, trained)
-
-
-@scaling_types.scaling_type("vllm", "ntk")
-def make_vllm_ntk(settings: Settings) -> MadeScaling:
-    """Multiply the base by the factor, and divide each frequency by factor^(2/width) on
-    top.
-    """
-    if settings.get("mixed_b") is not None:
-        raise NotModelledError("ntk with mixed_b")
-
-    server = Vllm()
-    factor = settings.number("factor")
-    head_dim = server.read_head_dim(settings.trace)
-    pairs = server.find_width(settings, head_dim) // 2
-    # The divisor of pair i is factor^(i / pairs), from the base, times factor^(1 / pairs).
-    divisors = tuple(factor ** (pair / pairs) for pair in range(1, pairs + 1))
-    return scaling_types.make_longrope((divisors, divisors), 1.0, settings.longest)
-
-
-@scaling_types.scaling_type("sglang", "yarn")
-def make_sglang_yarn(settings: Settings) -> MadeScaling:
-    """Return YaRN by SGLang's rules."""
-    if settings.get("extrapolation_factor", 1) != 1:
-        raise NotModelledError("an extrapolation_factor other than 1")
-
-    factor = settings.number("factor")
-    family = settings.trace.family
-    if family.name == "deepseek_v4" or family.has_scaling_beside_base:
-        # Their classes rotate by their own tables, without a factor on cos and sin.
-        return scaling_types.make_yarn(settings, factor, 1.0)
-    if family.counts_attention_factor and settings.get("attention_factor") is not None:
-        return scaling_types.make_yarn(
-            settings, factor, settings.number("attention_factor")
-        )
-
-    attention = scaling_types.yarn_attention(factor)
-    # Unlike in transformers, mscales of 0 count.
-    if all(settings.get(name) is not None for name in MSCALES):
-        attention = scaling_types.mscale_ratio(settings, factor)
-    # attention_factor is not read; attn_factor multiplies.
-    attention *= settings.number("attn_factor", 1.0)
-    return scaling_types.make_yarn(settings, factor, attention)
-
-
-@scaling_types.scaling_type("sglang", "deepseek_yarn")
-def make_sglang_latent_yarn(settings: Settings) -> MadeScaling:
-    """Return the YaRN of latent attention by SGLang's rules."""
-    # attn_factor multiplies the factor on cos and sin here, too.
-    scaling, attention, trained = scaling_types.make_mscale_yarn(settings)
-    return scaling, attention * settings.number("attn_factor", 1.0), trained
-
-
 @scaling_types.scaling_type("servers", "longrope")
 def make_server_longrope(settings: Settings) -> MadeScaling:
     """Return longrope, whose factor is the ratio of the lengths."""
@@ -593,35 +307,4 @@ def make_server_longrope(settings: Settings) -> MadeScaling:
     return scaling_types.make_longrope(tables, ratio, trained)
 
 
-@scaling_types.scaling_type("vllm", "dynamic")
-def make_vllm_dynamic(settings: Settings) -> MadeScaling:
-    """Raise the base at every length, to the base that the longest context needs."""
-    if "alpha" in settings.values:
-        return scaling_types.raise_base(settings)
-
-    longest = settings.longest
-    factor = settings.number("factor")
-    key = "max_trained_positions"
-    trained = require_whole(settings.get(key, longest), key)
-    # Without max_trained_positions the multiplier is 1: nothing is scaled.
-    multiplier = factor * longest / trained - (factor - 1)
-    if trained == longest:
-        settings.mark("factor", "ignored", "the multiplier is 1 at this length")
-    return NtkAware(factor=multiplier), 1.0, longest
-
-
-@scaling_types.scaling_type("sglang", "dynamic")
-def make_sglang_dynamic(settings: Settings) -> MadeScaling:
-    """Raise the base at every length, to the base that the longest sequence needs."""
-    if "alpha" in settings.values:
-        return scaling_types.raise_base(settings)
-
-    # The longest sequence has `factor` times the tokens of the maximum.
-    factor = settings.number("factor")
-    multiplier = factor * factor - (factor - 1)
-    return NtkAware(factor=multiplier), 1.0, settings.longest
-
-
 SERVER_RULES = {**Transformers5.rules, **scaling_types.read_rules("servers")}
-Vllm.rules = SERVER_RULES | scaling_types.read_rules("vllm")
-Sglang.rules = SERVER_RULES | scaling_types.read_rules("sglang")

@@ -26,7 +26,7 @@ MOST_NUMBERS = 2**16
 # infinite, so that only the first pair rotates.
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 # The smallest whole number that torch does not take as a scalar. If a base is written as
-# a whole number, classes stop at this number and at larger ones.
+# a whole number, classes stop at this number and at larger numbers.
 FIRST_UNREADABLE_INTEGER = 2**64
 
 
@@ -176,12 +176,12 @@ class RopeSpec:
 def require_number(value: Any, name: str) -> float:
     """Return a finite number, or raise RefusedError."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        given = (
+        text = (
             f"'{shorten_value(value)}'"
             if isinstance(value, str)
             else shorten_value(value)
         )
-        raise RefusedError(f"{name} must be a number, not {given}")
+        raise RefusedError(f"{name} must be a number, not {text}")
     # Larger numbers leave no room for a product. NaN is not between the bounds either.
     is_finite = -1e300 < value < 1e300
     if not is_finite:
@@ -193,12 +193,12 @@ def require_number(value: Any, name: str) -> float:
 
 def require_whole(value: Any, name: str) -> int:
     """Return a whole number from 1 to 2^40, or raise RefusedError."""
-    given = require_number(value, name)
-    if given != int(given) or not 1 <= given <= 2**40:
+    number = require_number(value, name)
+    if number != int(number) or not 1 <= number <= 2**40:
         raise RefusedError(
             f"{name} must be a whole number from 1 to 2^40, not {shorten_value(value)}"
         )
-    return int(given)
+    return int(number)
 
 
 def is_context(value: Any) -> TypeGuard[int]:

@@ -61,11 +61,11 @@ class Trace:
         # The release of transformers whose classes give what the file leaves out.
         self.release = release
 
-        self.prefix, self.text = find_language_part(config)
+        self.prefix, self.language_part = find_language_part(config)
         # A switch is a key that sets other keys if it is true.
         for key, values in self.family.switches.items():
-            if self.text.get(key) is True:
-                self.text = {**self.text, **values}
+            if self.language_part.get(key) is True:
+                self.language_part = {**self.language_part, **values}
         self.flags = dict(flags or {})
         self._marks: dict[str, KeyUse] = {}
 
@@ -79,9 +79,10 @@ class Trace:
     def model_type(self) -> str:
         """The model type of the language part, or of the whole if the part has none."""
         outer = self.outer_type
-        kind = self.text.get("model_type")
-        kind = families.RENAMED_TYPES.get(f"{outer}.{kind}", kind) or outer
-        return kind if isinstance(kind, str) else ""
+        model_type = self.language_part.get("model_type")
+        renamed = families.RENAMED_TYPES.get(f"{outer}.{model_type}", model_type)
+        model_type = renamed or outer
+        return model_type if isinstance(model_type, str) else ""
 
     @cached_property
     def family(self) -> Family:
@@ -95,18 +96,18 @@ class Trace:
 
     def has(self, path: str) -> bool:
         """Return True if the file has the key, even if its value is null."""
-        return find_value(self.text, path) is not ABSENT
+        return find_value(self.language_part, path) is not ABSENT
 
     def has_null(self, path: str) -> bool:
         """Return True if the key is null in the file; a null then counts as used."""
-        is_null = find_value(self.text, path) is None
+        is_null = find_value(self.language_part, path) is None
         if is_null:
             self.mark(path, "used")
         return is_null
 
     def get(self, path: str, default: Any = None, status: Status = "used") -> Any:
         """Return the value of a key, and set its status, or return the default."""
-        value = find_value(self.text, path)
+        value = find_value(self.language_part, path)
         if value is ABSENT:
             return default
         self.mark(path, status)
@@ -132,7 +133,7 @@ class Trace:
 
         RefusedError: the value is not a dict.
         """
-        value = self.text.get(name)
+        value = self.language_part.get(name)
         if value and not isinstance(value, Mapping):
             raise RefusedError(f"{name} must be a dict, not {shorten_value(value)}")
         return value if isinstance(value, Mapping) else None
@@ -152,7 +153,7 @@ class Trace:
         """
         return tuple(
             self._marks.get(path, KeyUse(f"{self.prefix}{path}", "ignored"))
-            for path in list_rope_paths(self.text)
+            for path in list_rope_paths(self.language_part)
         )
 
 
@@ -160,9 +161,9 @@ class Trace:
 ABSENT: Any = object()
 
 
-def find_value(text: Mapping[str, Any], path: str) -> Any:
+def find_value(config: Mapping[str, Any], path: str) -> Any:
     """Return the value at a dotted path, or ABSENT."""
-    value: Any = text
+    value: Any = config
     for part in path.split("."):
         if not isinstance(value, Mapping) or part not in value:
             return ABSENT
@@ -182,14 +183,14 @@ def find_language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any
     for name in names:
         inner = config.get(name)
         if isinstance(inner, Mapping) and inner:
-            prefix, text = find_language_part(inner)
-            return f"{name}.{prefix}", text
+            prefix, language_part = find_language_part(inner)
+            return f"{name}.{prefix}", language_part
     return "", config
 
 
-def list_rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
+def list_rope_paths(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the paths of the keys about rotation, inside of rope blocks and outside."""
-    for name, value in text.items():
+    for name, value in config.items():
         if name in BLOCKS and isinstance(value, Mapping):
             for key, inner in value.items():
                 # A block may have a dict for each layer type.
@@ -205,12 +206,12 @@ def list_rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def find_rope_block(text: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def find_rope_block(language_part: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the name and the content of the first rope block that is a dict.
 
     Without one the content is empty.
     """
     for name in BLOCKS:
-        if isinstance(block := text.get(name), Mapping) and block:
+        if isinstance(block := language_part.get(name), Mapping) and block:
             return name, block
     return "rope_parameters", {}

@@ -90,35 +90,38 @@ class LlamaFactory(Transformers4):
     """transformers 4 after LLaMA-Factory has replaced the block."""
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        kind = trace.flags.get("rope_scaling", "null")
-        if kind not in (*LLAMAFACTORY, "null"):
+        scaling_type = trace.flags.get("rope_scaling", "null")
+        if scaling_type not in (*LLAMAFACTORY, "null"):
             raise RefusedError(f"rope_scaling must be one of {', '.join(LLAMAFACTORY)}")
-        if kind != "null":
-            trace.text = {**trace.text, **extend_length(trace, kind)}
+        if scaling_type != "null":
+            trace.language_part = {
+                **trace.language_part,
+                **extend_length(trace, scaling_type),
+            }
         return super().read(trace)
 
 
-def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
+def extend_length(trace: Trace, scaling_type: str) -> dict[str, Any]:
     """Return the keys that LLaMA-Factory sets for training.
 
     There are none if LLaMA-Factory's cutoff is not beyond the length of the model.
-    `kind` is the scaling type that the user asks for.
+    `scaling_type` is the scaling type that the user asks for.
     """
     block_of_file: Mapping[str, Any] = {}
     if trace.has("rope_scaling"):
-        _, block_of_file = find_rope_block(trace.text)
+        _, block_of_file = find_rope_block(trace.language_part)
     length = require_whole(
-        block_of_file.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM
+        block_of_file.get(ORIGINAL, trace.language_part.get(MAXIMUM)), MAXIMUM
     )
     cutoff = require_number(trace.flags.get("cutoff_len", 2048), "--cutoff-len")
     factor = math.ceil(cutoff / length)
     if factor <= 1:
         return {}
 
-    block = {"rope_type": kind, "factor": float(factor)}
-    if kind == "llama3":
+    block = {"rope_type": scaling_type, "factor": float(factor)}
+    if scaling_type == "llama3":
         block |= USUAL_BANDS
-    if kind != "linear":
+    if scaling_type != "linear":
         block[ORIGINAL] = length
     return {MAXIMUM: length * factor, "rope_scaling": block}
 
@@ -126,15 +129,7 @@ def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
 class MegatronBridge(Reader):
     """Megatron-LM's GPT model, as Megatron-Bridge (verl, NeMo-RL) builds it from a file."""
 
-    model_types = (
-        "llama",
-        "mistral",
-        "qwen2",
-        "qwen3",
-        "qwen3_moe",
-        "gpt_oss",
-        "deepseek_v3",
-    )
+    model_types = tuple(read_table("trainers")["bridged"]["types"])
     refusal_of_model = "of Megatron-Bridge the class for '{}' was not read"
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
@@ -142,14 +137,14 @@ class MegatronBridge(Reader):
         # The bridge of a model passes on only what the model's class in Megatron-LM
         # takes.
         model = trace.model_type
-        kind = settings.get("rope_type")
+        scaling_type = settings.get("rope_type")
         if model == "gpt_oss":
             settings.values |= read_table("trainers")["bridged_gpt_oss"]
-        elif (model, kind) == ("llama", "llama3"):
+        elif (model, scaling_type) == ("llama", "llama3"):
             settings.values |= {**USUAL_BANDS, ORIGINAL: 8192}
-        elif (model, kind) == ("mistral", "yarn"):
+        elif (model, scaling_type) == ("mistral", "yarn"):
             raise RefusedError("MistralModelProvider takes no scale_factor")
-        elif kind != "yarn":
+        elif scaling_type != "yarn":
             settings.values["rope_type"] = "default"
         return {"all": settings}
 
@@ -163,7 +158,10 @@ def make_bridged_yarn(settings: Settings) -> MadeScaling:
     if has_mscales:
         attention = scaling_types.mscale_ratio(settings, factor)
 
-    if settings.trace.model_type in ("gpt_oss", "deepseek_v3"):
+    if (
+        settings.trace.model_type
+        in read_table("trainers")["bridged"]["types_with_yarn"]
+    ):
         return scaling_types.make_yarn(settings, factor, attention)
     # Other bridges set the numbers of YaRN, and position_embedding_type to 'rope':
     # frequencies are then plain, and attention still has the factor.
@@ -185,7 +183,7 @@ class TorchTitan(Transformers5):
     refusal_of_model = "torchtitan has no model of type '{}'"
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
-        sizes = [trace.text.get(key) for key in self.sizes]
+        sizes = [trace.language_part.get(key) for key in self.sizes]
         for row in self.models:
             if trace.model_type not in row["types"]:
                 continue
@@ -197,27 +195,30 @@ class TorchTitan(Transformers5):
 
 
 class Unsloth(Transformers5):
-    """transformers 5, but for six model types, for which it computes frequencies itself."""
+    """transformers 5, but for a few model types, for which it computes frequencies
+    itself.
+    """
 
-    own_types = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
+    types_with_own_code = tuple(read_table("trainers")["unsloth"]["types"])
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        if trace.model_type in self.own_types:
+        if trace.model_type in self.types_with_own_code:
             return super().read(trace)
         return Transformers5().read(trace)
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         settings = super().read_settings(trace)["all"]
         longest = self.find_longest(trace)
-        wanted = require_whole(
+        requested_length = require_whole(
             trace.flags.get("max_seq_length", longest), "--max-seq-length"
         )
         # The rotation is scaled to a context that is longer than the file's, unless the
         # file has llama3.
-        if wanted > longest:
-            trace.text = {**trace.text, MAXIMUM: wanted}
+        if requested_length > longest:
+            trace.language_part = {**trace.language_part, MAXIMUM: requested_length}
             if settings.get("rope_type") != "llama3":
-                settings.values |= {"rope_type": "linear", "factor": wanted / longest}
+                factor = requested_length / longest
+                settings.values |= {"rope_type": "linear", "factor": factor}
         if trace.model_type.startswith("gemma"):
             settings.values["rope_type"] = "default"
         return {"all": settings}

@@ -81,13 +81,13 @@ def refuse_by_class(settings: Settings) -> None:
             f"'{family.name}' takes a block of {', '.join(family.block_keys)}"
         )
 
-    kind = settings.get("rope_type")
-    if kind in family.refuses and (block_keys or kind != "default"):
-        raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+    scaling_type = settings.get("rope_type")
+    if scaling_type in family.refuses and (block_keys or scaling_type != "default"):
+        raise RefusedError(f"'{family.name}' takes no rope type '{scaling_type}'")
 
     head_dim, _ = settings.trace.first(family.head_keys)
-    if head_dim is None and kind in family.refuses_without_head_dim:
-        raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
+    if head_dim is None and scaling_type in family.refuses_without_head_dim:
+        raise RefusedError(f"'{family.name}' with '{scaling_type}' needs a head_dim")
     refuse_by_attention(settings.trace)
 
 
@@ -101,7 +101,7 @@ def refuse_by_attention(trace: Trace) -> None:
     if family.attention_parts:
         sizes = family.attention_parts.items()
         attended = sum(
-            require_whole(trace.get(key, usual), key) for key, usual in sizes
+            require_whole(trace.get(key, default), key) for key, default in sizes
         )
         source = " + ".join(family.attention_parts)
     elif family.divides_for_attention:
@@ -225,9 +225,9 @@ class Transformers5(Transformers):
         if block is None:
             # The block of the class has every key that is needed.
             return
-        kind = block.get("rope_type", block.get("type"))
+        scaling_type = block.get("rope_type", block.get("type"))
         for key in trace.family.forward_keys:
-            is_filled_in = key == ORIGINAL and kind in TYPES_WITH_ORIGINAL
+            is_filled_in = key == ORIGINAL and scaling_type in TYPES_WITH_ORIGINAL
             if block.get(key) is None and not is_filled_in:
                 raise RefusedError(
                     f"'{trace.family.name}' multiplies queries by a factor that needs"
@@ -244,8 +244,8 @@ class Transformers5(Transformers):
             return width
 
         family = settings.trace.family
-        kind = settings.get("rope_type")
-        is_unscaled = kind == "default"
+        scaling_type = settings.get("rope_type")
+        is_unscaled = scaling_type == "default"
         default_share = 1.0
         if is_unscaled and family.unscaled_share:
             default_share = family.unscaled_share
@@ -259,16 +259,16 @@ class Transformers5(Transformers):
         else:
             share = settings.number("partial_rotary_factor", default_share)
 
-        if kind == "proportional":
+        if scaling_type == "proportional":
             # The scaling itself leaves all pairs beyond the share unrotated.
             return head_dim
         return reader.compute_rotated_width(head_dim, share)
 
 
-def load_block(text: Mapping[str, Any]) -> dict[str, Any]:
+def load_block(language_part: Mapping[str, Any]) -> dict[str, Any]:
     """Return the block as transformers 5 fills it in, or one for each layer type."""
     blocks = {}
-    for label, settings in Transformers5().read_settings(Trace(text)).items():
+    for label, settings in Transformers5().read_settings(Trace(language_part)).items():
         blocks[label] = settings.values
     return blocks.get("all", blocks)
 
@@ -307,11 +307,11 @@ def find_own_attention(settings: Settings) -> Any:
     The files of PhiMoE give one for each of longrope's tables.
     """
     keys = settings.trace.family.attention_keys
-    given = {settings.number(key) for key in keys}
-    if len(given) > 1:
+    factors = {settings.number(key) for key in keys}
+    if len(factors) > 1:
         raise NotModelledError(f"{' and '.join(keys)} that differ")
-    if given:
-        return given.pop()
+    if factors:
+        return factors.pop()
     return settings.read("attention_factor")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import refuse_null_base
-from ropelab.readers.families import TYPE_COPIES, is_unscalable
+from ropelab.readers.families import TYPE_COPIES, is_unscalable, read_table
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import RefusedError, require_number, require_whole
@@ -19,7 +19,7 @@ from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers, find_own_attention
 
 # The beginnings of the model types whose classes take the scaling type `mrope`.
-MROPE_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
+MROPE_TYPES = tuple(read_table("names")["mrope_types"]["transformers-4"])
 
 
 def find_type(trace: Trace, block: Mapping[str, Any]) -> tuple[Any, str]:
@@ -33,19 +33,19 @@ def find_type(trace: Trace, block: Mapping[str, Any]) -> tuple[Any, str]:
     if family.has_known_defaults and not takes_type:
         names.reverse()
 
-    kind, path = trace.first((*names, "rotary.type"), block.get("rope_type"))
+    scaling_type, path = trace.first((*names, "rotary.type"), block.get("rope_type"))
     first, second = names
     if path == first and second.removeprefix("rope_scaling.") in block:
         won = first.removeprefix("rope_scaling.")
         trace.mark(second, "overridden", f"{won} wins in this class of transformers 4")
 
     is_given = trace.block("rope_scaling") is not None
-    if kind is None and is_given and not is_unscalable(family):
+    if scaling_type is None and is_given and not is_unscalable(family):
         raise RefusedError("rope_scaling has no rope_type")
-    for key in family.type_keys.get(str(kind), ()):
+    for key in family.type_keys.get(str(scaling_type), ()):
         if key not in block:
-            raise RefusedError(f"'{family.name}' with '{kind}' needs {key}")
-    return kind or "default", path
+            raise RefusedError(f"'{family.name}' with '{scaling_type}' needs {key}")
+    return scaling_type or "default", path
 
 
 def stretch_base(settings: Settings) -> None:
@@ -87,7 +87,7 @@ class Transformers4(Transformers):
     phi3_share: bool = True
     model_types: Collection[str] = ()
     reads_local_base = True
-    unmultiplied_types = ("deepseek_v2",)
+    unmultiplied_types = tuple(read_table("names")["unmultiplied_types"])
     refusal_of_model = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
@@ -107,13 +107,13 @@ class Transformers4(Transformers):
             block = family.rope_block
         settings = Settings(trace, block, "rope_scaling")
 
-        kind, path = find_type(trace, block)
+        scaling_type, path = find_type(trace, block)
         # Phi3Config._rope_scaling_adjustment renames both on loading.
-        if family.name == "phi3" and kind in ("su", "yarn"):
-            kind = "longrope"
-        if kind == "mrope" and family.name.startswith(MROPE_TYPES):
-            kind = "default"
-        settings.put("rope_type", kind, path)
+        if family.name == "phi3" and scaling_type in ("su", "yarn"):
+            scaling_type = "longrope"
+        if scaling_type == "mrope" and family.name.startswith(MROPE_TYPES):
+            scaling_type = "default"
+        settings.put("rope_type", scaling_type, path)
 
         _, base_path = trace.first(family.base_keys)
         if not base_path:

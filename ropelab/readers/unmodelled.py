@@ -30,7 +30,7 @@ def check_modelled(runtime: Runtime, trace: Trace) -> None:
     check_keys(trace)
     check_read_by(runtime, trace)
     # A GGUF file was converted already, and has only the language model.
-    is_gguf = "attention.head_count" in trace.text
+    is_gguf = "attention.head_count" in trace.language_part
     if not is_gguf:
         named = list_named_architectures(runtime, trace)
         check_language_part(runtime, trace, named)
@@ -44,16 +44,18 @@ def check_keys(trace: Trace) -> None:
     The entry concerns every file of the type, or only files with certain keys.
     """
     family = trace.family
-    usual = family.unread_usual
+    usual_value = family.unread_usual
     if family.unread_usual_from_heads:
         # No key of a head's size is passed, so that this is the size that follows from
         # the other two keys: hidden_size / num_attention_heads.
-        usual = read_head_dim(trace, ())
+        usual_value = read_head_dim(trace, ())
 
     if family.unread_keys:
-        is_unread = any(trace.text.get(key) is not None for key in family.unread_keys)
+        is_unread = any(
+            trace.language_part.get(key) is not None for key in family.unread_keys
+        )
     elif family.unread_key:
-        is_unread = trace.get(family.unread_key) not in (None, usual)
+        is_unread = trace.get(family.unread_key) not in (None, usual_value)
     else:
         is_unread = True
     if family.unread and is_unread:
@@ -74,7 +76,7 @@ def list_named_architectures(runtime: Runtime, trace: Trace) -> list[str]:
     parts = [trace.whole]
     if runtime.name == "llama.cpp":
         # Its converter looks into the language part, too.
-        parts.append(trace.text)
+        parts.append(trace.language_part)
 
     architectures = []
     for part in parts:
@@ -221,7 +223,7 @@ def check_defaults(runtime: Runtime, trace: Trace) -> None:
 
     for key in ("rope_theta", MAXIMUM):
         paths = [key, *(f"{block}.{key}" for block in BLOCKS)]
-        values = [find_value(trace.text, path) for path in paths]
+        values = [find_value(trace.language_part, path) for path in paths]
         if all(value in (None, ABSENT) for value in values):
             raise NotModelledError(
                 f"the file has no {key}, and the default of the class of"
@@ -237,7 +239,7 @@ def check_share_keys(trace: Trace) -> None:
 
     read_keys = {family.width_key, *family.share_keys, *family.sglang_share_keys}
     for key in SHARE_KEYS:
-        rotates_part = trace.text.get(key) not in (None, 1)
+        rotates_part = trace.language_part.get(key) not in (None, 1)
         if rotates_part and key not in read_keys:
             raise NotModelledError(
                 f"'{shorten_value(family.name)}' has {key}, in code of its own"

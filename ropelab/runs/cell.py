@@ -186,7 +186,7 @@ class Cell(Named, Protocol):
 
     @property
     def prerequisites(self) -> "Sequence[Cell]":
-        """The cells that must be finished before this one begins."""
+        """The cells that must be finished before this cell begins."""
 
     def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]:
         """Compute the cell."""

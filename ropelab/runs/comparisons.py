@@ -280,8 +280,8 @@ def name_tied(names: Sequence[str]) -> str:
     """
     if not names:
         return ""
-    others = f"{len(names)} others" if len(names) > 3 else join_names(names)
-    return f", not significantly different from {others}"
+    tied_rows = f"{len(names)} others" if len(names) > 3 else join_names(names)
+    return f", not significantly different from {tied_rows}"
 
 
 def describe_significance(table: pd.DataFrame) -> str:

@@ -87,14 +87,14 @@ def _split_distinct(split: Callable[[object], object]) -> WrapValidator:
     return WrapValidator(read_values)
 
 
-def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
+def _resolved_dtype(dtype: DtypeName, info: ValidationInfo) -> DtypeName:
     if "device" not in info.data:
-        return asked
-    return resolve_dtype(asked, info.data["device"])
+        return dtype
+    return resolve_dtype(dtype, info.data["device"])
 
 
 # The largest whole number that a config may have. Positions are computed in float64,
-# which holds all whole numbers up to this one.
+# which holds all whole numbers up to this number.
 LARGEST = 2**53
 # The most features of a head or a model. The widest heads in use have a few hundred.
 WIDEST = 2**20
@@ -124,7 +124,7 @@ Names = Annotated[tuple[str, ...], AsList]
 # Two names of one number format are one value, and are kept once.
 Formats = Annotated[tuple[str, ...], _split_distinct(read_formats)]
 # Lists of at least one value.
-Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
+NonEmptyTuple = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
 Counts = Annotated[tuple[Count, ...], AsLengths, Field(min_length=1)]
 Naturals = Annotated[tuple[Natural, ...], AsLengths, Field(min_length=1)]
 Bases = Annotated[tuple[Base, ...], AsLengths, Field(min_length=1)]
@@ -165,8 +165,8 @@ def respell(
 
 
 # Marks of the group of options in which help lists a field.
-OfModel = Annotated[T, FieldGroup.MODEL]
-OfEvaluation = Annotated[T, FieldGroup.EVALUATION]
+ModelField = Annotated[T, FieldGroup.MODEL]
+EvaluationField = Annotated[T, FieldGroup.EVALUATION]
 
 
 def group_of(info: FieldInfo) -> FieldGroup:
@@ -267,11 +267,11 @@ class Config(BaseModel):
         return {}
 
     def list_read_experiments(self) -> tuple[str, ...]:
-        """Return the experiments whose stored runs this one reads."""
+        """Return the experiments whose stored runs this experiment reads."""
         return ()
 
     def list_required_runs(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Return the runs to make before this one: (experiment, values)."""
+        """Return the runs to make before this run: (experiment, values)."""
         return ()
 
     def changed_fields(self) -> dict[str, Any]:
@@ -294,11 +294,12 @@ class Config(BaseModel):
         shell.
         """
         values = self.changed_fields()
-        given = self.model_fields_set
+        given_fields = self.model_fields_set
         if not self._follows_from(values):
             # A field that was given changes the default of another field. So all fields
-            # that were given are typed, also those that equal their usual default.
-            for name, value in self.model_dump(mode="json", include=given).items():
+            # that were given are typed, also fields that equal their usual default.
+            dumped = self.model_dump(mode="json", include=given_fields)
+            for name, value in dumped.items():
                 if value not in (None, "", []):
                     values[name] = value
         return write_command(experiment, values, self.argument)
@@ -316,8 +317,8 @@ class Config(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Change some fields, and check the config again as a whole."""
-        given = self.model_dump(include=self.model_fields_set)
-        return type(self).model_validate({**given, **changes})
+        given_values = self.model_dump(include=self.model_fields_set)
+        return type(self).model_validate({**given_values, **changes})
 
 
 C = TypeVar("C", bound=Config)
@@ -389,8 +390,8 @@ def _describe_problem(problem: ErrorDetails, write_field: Callable[[str], str]) 
     if not location:
         # The text of a problem of the whole config names the fields.
         return text
-    given = cut_text(repr(problem["input"]))
-    return f"{field_name} {translate_message(text)}, got {given}"
+    shown_input = cut_text(repr(problem["input"]))
+    return f"{field_name} {translate_message(text)}, got {shown_input}"
 
 
 def translate_message(text: str) -> str:
@@ -417,9 +418,9 @@ def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, 
     config.
     """
     label = Label(path.stem, find_title(values, str(path)), str(path))
-    others = dict(values)
-    others.pop("title", None)
-    return label, others
+    config_values = dict(values)
+    config_values.pop("title", None)
+    return label, config_values
 
 
 def find_title(values: Mapping[str, Any], origin: str) -> str:

@@ -220,9 +220,9 @@ def report_defect(error: BaseException) -> int:
     if isinstance(error, MemoryError) or tells_of_memory:
         text = "memory ran out; nothing half-written was left behind"
     else:
-        kind = type(error).__name__
+        error_name = type(error).__name__
         where = _save_traceback(error)
-        text = f"a defect, please report it with its traceback, {where}: {kind}"
+        text = f"a defect, please report it with its traceback, {where}: {error_name}"
     with suppress(OSError, ValueError):
         sys.stderr.write(f"ropelab: {text}\n")
     return 1

@@ -86,8 +86,8 @@ def make_lock(file: Path) -> BaseFileLock:
     """Make a lock that ends with its process, if the file system can lock files."""
     # Otherwise it is a soft lock. It is held as long as its file exists, and a killed
     # process leaves the file behind.
-    kind = FileLock if _has_locks(file.parent) else SoftFileLock
-    return kind(file, thread_local=False)
+    lock_class = FileLock if _has_locks(file.parent) else SoftFileLock
+    return lock_class(file, thread_local=False)
 
 
 def _has_locks(folder: Path) -> bool:

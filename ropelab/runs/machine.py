@@ -149,10 +149,10 @@ def resolve_device(device: str) -> str:
     return "cpu"
 
 
-def resolve_dtype(wanted: DtypeName, device: str) -> DtypeName:
+def resolve_dtype(dtype: DtypeName, device: str) -> DtypeName:
     """Resolve `auto`: `bfloat16` where its products are quicker, else `float32`."""
-    if wanted != "auto":
-        return wanted
+    if dtype != "auto":
+        return dtype
     return "bfloat16" if is_bfloat16_quick(device) else "float32"
 
 
@@ -267,7 +267,7 @@ def return_freed_memory() -> None:
     import psutil
 
     # The C library keeps freed memory for later allocations. If each allocation is a
-    # little larger than the one before, it fits into no piece of freed memory, and
+    # little larger than the last one, it fits into no piece of freed memory, and
     # memory grows.
     if hasattr(psutil, "heap_trim"):
         psutil.heap_trim()

@@ -35,8 +35,8 @@ def flatten_summary(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             break
 
     metrics = {}
-    for name, rest in rest_by_name.items():
-        for column, value in rest:
+    for name, other_columns in rest_by_name.items():
+        for column, value in other_columns:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if is_number and math.isfinite(value):
                 metrics[f"{name}/{column}"] = value

@@ -100,10 +100,10 @@ def _import(reference: str) -> Any:
         raise
     except BaseException as error:
         # The code of a module may raise any error.
-        kind = type(error).__name__
+        error_name = type(error).__name__
         text = describe_error(error)
         raise InputError(
-            f"cannot load {reference}: {kind}: {text} (docs/own.md)"
+            f"cannot load {reference}: {error_name}: {text} (docs/own.md)"
         ) from None
 
 

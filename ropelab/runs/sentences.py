@@ -164,8 +164,8 @@ def split_verdict(answer: str) -> tuple[str, str]:
     # A sentence may also begin with a name that has a small letter and digits, such as
     # bfloat16, because `join_sentences` does not change such names.
     start = r"(?=[A-Z\d(“]|[a-z]+\d)"
-    first, *rest = re.split(rf"(?<=\.)(?<! al\.)\s+{start}", answer, maxsplit=1)
-    return first, "".join(rest)
+    first, *further = re.split(rf"(?<=\.)(?<! al\.)\s+{start}", answer, maxsplit=1)
+    return first, "".join(further)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -177,10 +177,10 @@ def split_sentences(text: str) -> list[str]:
     ['Said: “It works. It is quick.” It is not.']
     """
     sentences: list[str] = []
-    rest = text
+    remaining_text = text
     is_in_quotation = False
-    while rest:
-        sentence, rest = split_verdict(rest)
+    while remaining_text:
+        sentence, remaining_text = split_verdict(remaining_text)
         if is_in_quotation:
             sentences[-1] += f" {sentence}"
         else:
@@ -198,8 +198,8 @@ def add_scope(answer: str, scope: str) -> str:
     """
     if not scope:
         return answer
-    first, rest = split_verdict(answer)
-    return f"{first.removesuffix('.')} ({scope}). {rest}".rstrip()
+    first, further_sentences = split_verdict(answer)
+    return f"{first.removesuffix('.')} ({scope}). {further_sentences}".rstrip()
 
 
 def explain_brackets(answer: str, over: str) -> str:
@@ -254,7 +254,7 @@ def describe_casts_apart(
         column, ascending=False, na_position="first", kind="stable"
     )
     sentences = [describe(row) for _, row in ordered.head(most).iterrows()]
-    others = ordered.iloc[most:]
-    if len(others):
-        sentences.append(f"{write_count(len(others), 'more cast')} {effect}")
+    further_casts = ordered.iloc[most:]
+    if len(further_casts):
+        sentences.append(f"{write_count(len(further_casts), 'more cast')} {effect}")
     return sentences

@@ -125,10 +125,10 @@ def encode_figures(
         settings["svg.hashsalt"] = f"{name}{ending}"
         with DRAWING_LOCK:
             fix_layout(figure, dpi)
-            for kind in formats:
+            for file_format in formats:
                 with use_style(), rc_context(settings):
-                    content = _encode_figure(figure, kind, dpi)
-                files[f"{name}{ending}.{kind}"] = content
+                    content = _encode_figure(figure, file_format, dpi)
+                files[f"{name}{ending}.{file_format}"] = content
     return files
 
 
@@ -153,18 +153,18 @@ def fix_layout(figure: "Figure", dpi: int) -> None:
         figure.set_layout_engine("none")
 
 
-def _encode_figure(figure: "Figure", kind: str, dpi: int) -> bytes:
+def _encode_figure(figure: "Figure", file_format: str, dpi: int) -> bytes:
     from matplotlib.backend_bases import get_registered_canvas_class
 
-    canvas = get_registered_canvas_class(kind)(figure)
+    canvas = get_registered_canvas_class(file_format)(figure)
     # The canvas of SVG has set another resolution, which would be used for all later
     # formats.
     figure.set_dpi(dpi)
     # The file is made in memory. If the disk were full, matplotlib's writer of PDF would
     # raise an error that does not say so.
     content = BytesIO()
-    print_figure = getattr(canvas, f"print_{kind}")
-    print_figure(content, metadata=METADATA[kind])
+    print_figure = getattr(canvas, f"print_{file_format}")
+    print_figure(content, metadata=METADATA[file_format])
     return content.getvalue()
 
 

@@ -135,23 +135,25 @@ def _make_summary(run: ShownRun, records: Sequence[Mapping[str, Any]]) -> pd.Dat
     return summary
 
 
-def encode_text(tables: Tables, kind: str) -> str:
-    """Return the tables as text to print; InputError if `kind` is not a text format."""
-    if kind == "parquet":
-        raise InputError(f"{kind} is not text: give --output FOLDER")
-    files = encode_tables(tables, kind)
+def encode_text(tables: Tables, file_format: str) -> str:
+    """Return the tables as text to print; InputError if `file_format` is not a text
+    format.
+    """
+    if file_format == "parquet":
+        raise InputError(f"{file_format} is not text: give --output FOLDER")
+    files = encode_tables(tables, file_format)
     return "\n".join(content.decode() for content in files.values())
 
 
-def encode_tables(tables: Tables, kind: str) -> dict[str, bytes]:
+def encode_tables(tables: Tables, file_format: str) -> dict[str, bytes]:
     """Return the content of a file for each table, by the name of the file."""
     files = {}
     for name, table in tables.items():
         try:
-            content = ENCODERS[kind](table)
+            content = ENCODERS[file_format](table)
         except ImportError:
             raise InputError(
                 "parquet needs pyarrow: pip install '.[parquet]'"
             ) from None
-        files[f"{name}.{ENDINGS[kind]}"] = content
+        files[f"{name}.{ENDINGS[file_format]}"] = content
     return files

@@ -370,16 +370,16 @@ def show_answer(
     then the rest of the answer.
     """
     out = make_console()
-    verdict, rest = split_verdict(escape_controls(answer))
+    verdict, further_sentences = split_verdict(escape_controls(answer))
     out.print(verdict)
     for table in tables:
         _show_below(table, out, decisive, says_missing=True)
-    sentences = split_sentences(rest)
+    sentences = split_sentences(further_sentences)
     if sentences:
         out.print()
     # One or two sentences are printed as a paragraph, more as a list.
     if 0 < len(sentences) < 3:
-        out.print(rest)
+        out.print(further_sentences)
         return
     for sentence in sentences:
         show_paragraph(f"- {sentence}", hanging=2)
@@ -471,9 +471,10 @@ def show_paragraph(text: str, indent: int = 0, hanging: int = 0) -> None:
     out = make_console()
     width = max(out.width - indent - hanging, READABLE_WIDTH)
     # Lines after the first are indented by `hanging`, so the first one may be longer.
-    first, *rest = break_lines(escape_controls(text), width + hanging).split("\n")
+    lines = break_lines(escape_controls(text), width + hanging)
+    first, *further_lines = lines.split("\n")
     out.print(" " * indent + first, soft_wrap=True)
-    if not rest:
+    if not further_lines:
         return
-    for line in break_lines(" ".join(rest), width).split("\n"):
+    for line in break_lines(" ".join(further_lines), width).split("\n"):
         out.print(" " * (indent + hanging) + line, soft_wrap=True)

@@ -132,12 +132,14 @@ def make_tables(
     for name, tables_to_join in tables_of_runs.items():
         joined = pd.concat(tables_to_join, ignore_index=True)
         for key in sweep.keys:
-            found = f"{key}_found"
-            if found not in joined:
+            column_of_run = f"{key}_found"
+            if column_of_run not in joined:
                 continue
-            repeats_key = joined[found].astype(str).equals(joined[key].astype(str))
+            repeats_key = (
+                joined[column_of_run].astype(str).equals(joined[key].astype(str))
+            )
             if repeats_key:
-                joined = joined.drop(columns=found)
+                joined = joined.drop(columns=column_of_run)
         tables[name] = joined
     tables["runs"] = pd.DataFrame(run_rows)
     return tables

@@ -26,7 +26,7 @@ from ropelab.audit.targets import (
     write_hf4,
     write_nothing,
 )
-from ropelab.audit.wanted import ModelFile, Wanted
+from ropelab.audit.wanted import ModelFile, WantedRotation
 from ropelab.cli import emit as emit_command
 from ropelab.conformance.rotary_classes import build_rotary
 from ropelab.math.methods import parse_scaling
@@ -82,7 +82,7 @@ def specs(draw):
     trained = draw(st.sampled_from((2048, 4096, 8192, 32768)))
     factor = getattr(scaling, "factor", 1.0)
     base = draw(st.sampled_from((10000.0, 500000.0, 1e6)))
-    spec = Wanted(
+    spec = WantedRotation(
         base=base,
         head_dim=64,
         rotary_dim=64,
@@ -165,7 +165,7 @@ def llama(target, method=""):
 @pytest.mark.parametrize("target", ["hf4", "hf5", "vllm", "sglang"])
 def test_the_usual_targets_hold_yarn_whole(target):
     done = emit(model="llama-3-8b", context=32768, target=target)
-    assert done.wanted.scaling == Yarn(factor=4.0)
+    assert done.rotation.scaling == Yarn(factor=4.0)
     (emission,) = done.targets
     assert emission.lost == ()
     assert emission.text.count("original_max_position_embeddings") == 1
@@ -245,7 +245,7 @@ def test_a_known_model_is_asked_by_its_own_type(name: str) -> None:
 
 
 def test_the_usual_attention_factor_of_yarn():
-    wanted = emit(model="llama-3-8b", context=32768).wanted
+    wanted = emit(model="llama-3-8b", context=32768).rotation
     assert compute_usual_attention(wanted) == pytest.approx(1.138629436111989)
 
 
@@ -338,7 +338,7 @@ def test_a_files_own_method_is_kept_with_its_parameters(
     done = emit(str(path), context=327680, target=target)
     (emission,) = done.targets
     assert (done.replaced, emission.lost) == ("", ())
-    assert done.wanted.context == 327680
+    assert done.rotation.context == 327680
     text = emission.text if target == "hf5" else shlex.split(emission.text)[1]
     written = json.loads(text)
     written = written["text_config"] if name == "nested" else written
@@ -410,7 +410,7 @@ def test_a_length_after_the_factor_is_reached_by_it(
     block = {"type": "linear", "factor": 4.0}
     path.write_text(json.dumps({**MODEL, **lengths, "rope_scaling": block}))
     done = emit(str(path), context=16384, target=target)
-    assert (done.wanted.method, done.wanted.length) == ("pi(factor=4)", 16384)
+    assert (done.rotation.method, done.rotation.length) == ("pi(factor=4)", 16384)
     assert done.targets[0].lost == ()
 
 
@@ -528,7 +528,7 @@ def test_qwen3_is_scaled_from_the_length_that_it_was_trained_with(
         by_name = emit(model="qwen3-8b", context=131072, target=target)
         assert from_file.targets[0].text == by_name.targets[0].text
         assert mentions(from_file.note, "qwen3", 32768, 40960)
-    assert emit(str(path), context=40960, target="hf5").wanted.scaling == Unscaled()
+    assert emit(str(path), context=40960, target="hf5").rotation.scaling == Unscaled()
 
 
 def test_keys_inside_a_part_are_out_of_reach_of_trainers(tmp_path: Path) -> None:
@@ -576,7 +576,7 @@ def test_an_attention_factor_that_is_the_default_follows_the_factor(
     assert emission.lost == ()
     written = json.loads(emission.text)["rope_parameters"]
     assert written.get("attention_factor", expected) == pytest.approx(expected)
-    assert done.wanted.attention_factor == pytest.approx(expected)
+    assert done.rotation.attention_factor == pytest.approx(expected)
     assert not emit(str(path), context=65536, target="hf5").targets[0].changes
 
 
@@ -690,10 +690,12 @@ def test_phi3_of_transformers_4_gets_the_three_keys_that_it_takes(
     spec = registry.read_main_rotation(
         "phi3", {"max_position_embeddings": 32768, **config}
     )
-    source = ModelFile(config, text=config)
-    wanted = Wanted(**vars(spec), context=32768, source=source, own_block=block)
+    source = ModelFile(config, language_part=config)
+    rotation = WantedRotation(
+        **vars(spec), context=32768, source=source, own_block=block
+    )
     own = {**block, "rope_type": "longrope"}
-    assert write_hf4(replace(wanted, own_block=own))["rope_scaling"] == block
+    assert write_hf4(replace(rotation, own_block=own))["rope_scaling"] == block
 
 
 @pytest.mark.parametrize("target", ["hf5", "hf4"])
@@ -812,9 +814,9 @@ def test_each_layer_type_keeps_its_own_rotation(
             continue
         layer = name.removesuffix("_inv_freq")
         wanted = (
-            done.wanted
-            if layer == done.wanted.source.main
-            else done.wanted.source.other_layers[layer]
+            done.rotation
+            if layer == done.rotation.source.scaled_layer
+            else done.rotation.source.other_layers[layer]
         )
         np.testing.assert_allclose(
             table.numpy(), wanted.inv_freq(64), rtol=2e-6, atol=1e-12
@@ -823,7 +825,7 @@ def test_each_layer_type_keeps_its_own_rotation(
         assert factor == pytest.approx(wanted.attention_factor, rel=1e-6)
         if table.shape != tables[name].shape or not (table == tables[name]).all():
             changed.add(layer)
-    assert changed == ({done.wanted.source.main} if times == 2 else set())
+    assert changed == ({done.rotation.source.scaled_layer} if times == 2 else set())
 
 
 @pytest.mark.parametrize("target", ["vllm", "sglang"])
@@ -1028,7 +1030,7 @@ def test_a_known_model_keeps_its_own_scaling(name: str, times: int) -> None:
     assert done.replaced == ""
     if model.scaled_by_file:
         own: Any = parse_scaling(model.method)
-        wanted: Any = done.wanted.scaling
+        wanted: Any = done.rotation.scaling
         assert type(wanted) is type(own)
         # The length of a file with linear is what its factor reaches.
         reach = (
@@ -1038,7 +1040,7 @@ def test_a_known_model_keeps_its_own_scaling(name: str, times: int) -> None:
         assert wanted.factor == pytest.approx(needed)
     else:
         kind = Unscaled if times == 1 else Yarn
-        assert type(done.wanted.scaling) is kind
+        assert type(done.rotation.scaling) is kind
 
 
 def test_a_known_model_and_its_file_are_given_the_same(tmp_path: Path) -> None:
@@ -1046,7 +1048,7 @@ def test_a_known_model_and_its_file_are_given_the_same(tmp_path: Path) -> None:
     for context in (65536, 131072, 262144):
         by_name = emit(model="llama-3.1-8b", context=context, target="vllm,hf5,sglang")
         from_file = emit(str(path), context=context, target="vllm,hf5,sglang")
-        assert by_name.wanted.scaling == from_file.wanted.scaling
+        assert by_name.rotation.scaling == from_file.rotation.scaling
         changes = [emission.changes for emission in by_name.targets]
         assert changes == [emission.changes for emission in from_file.targets]
 
@@ -1093,7 +1095,7 @@ def test_without_a_window_every_layer_of_exaone_rotates(tmp_path: Path) -> None:
     small["layer_types"] = ["full_attention"] * WINDOWED["num_hidden_layers"]
     path.write_text(json.dumps({**MODEL, **WINDOWED, **small}))
     done = emit(str(path), context=32768, target="hf5")
-    assert done.wanted.scaling == Yarn(factor=4.0)
+    assert done.rotation.scaling == Yarn(factor=4.0)
 
 
 def test_koboldcpp_gets_a_base_that_it_can_hold() -> None:

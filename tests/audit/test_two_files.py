@@ -123,7 +123,7 @@ def look(first: Config, second: Config, runtime: str = RUNTIMES) -> tuple[Rows, 
             {"rope_interleave": False},
             "pairing",
             ("interleaved", "half"),
-            "pairs of features in halves instead of adjacent",
+            "pairs of halves instead of adjacent features",
         ),
         (
             QWEN,

@@ -13,7 +13,7 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from ropelab.claims import attention
-from ropelab.claims.forms import SHAPE
+from ropelab.claims.forms.printed import SHAPE
 from ropelab.claims.ledger import CLAIMS, find_claim
 from ropelab.claims.published.bases import PRINTED
 from ropelab.claims.record import Kind, Verdict

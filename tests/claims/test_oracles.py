@@ -18,8 +18,9 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
-from ropelab.claims import arrays, attention, forms, scores
+from ropelab.claims import arrays, attention, scores
 from ropelab.claims.arrays import frequencies, gaussian
+from ropelab.claims.forms import worked_example
 from ropelab.claims.ledger import find_claim
 from ropelab.claims.published import scalings
 from ropelab.claims.sinusoids import encode_positions, space_frequencies
@@ -81,8 +82,8 @@ def test_angles_of_the_script():
 
 
 def test_the_worked_example_cell_by_cell():
-    rotated = forms.rotate_example()
-    for m, vector in enumerate(forms.VECTORS):
+    rotated = worked_example.rotate_example()
+    for m, vector in enumerate(worked_example.VECTORS):
         for pair in range(2):
             x, y = vector[2 * pair : 2 * pair + 2].tolist()
             turned = mpmath.mpc(x, y) * mpmath.expjpi(

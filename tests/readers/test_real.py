@@ -186,14 +186,14 @@ def test_the_patched_file_takes_effect_in_transformers(
     (tmp_path / "config.json").write_text(json.dumps(patched))
 
     # SGLang alone has attn_factor; no file here needs it.
-    wanted = Expected(done.wanted, context, {})
+    wanted = Expected(done.rotation, context, {})
     observed = ask_module(
         build_rotary(tmp_path), wanted.spec, choose_positions(wanted), "float32"
     )
     found = diagnose(observed, wanted, 0.01)
     assert not found.wrong, found.answer
     if name in LONGER:
-        assert type(done.wanted.scaling) is Yarn
+        assert type(done.rotation.scaling) is Yarn
 
 
 @real

@@ -100,9 +100,9 @@ def search_smaller_bases(
     else:
         how = f"{exactly_known} contexts exactly, the others on a grid of {STEP:.1%}"
     what = f"printed bases, d = {HEAD}, below which another works ({how})"
-    text = write_hits(len(loose_texts), len(printed))
+    measured = write_hits(len(loose_texts), len(printed))
     if loose_texts:
-        text += f" ({', '.join(loose_texts)})"
+        measured += f" ({', '.join(loose_texts)})"
 
     # Without a contradiction the claim is open, unless all contexts are known exactly.
     agrees: Agrees = None
@@ -110,20 +110,20 @@ def search_smaller_bases(
         agrees = False
     elif all_are_exact:
         agrees = True
-    findings.add_part(what, text, agrees, len(loose_texts))
+    findings.add_part(what, measured, agrees, len(loose_texts))
 
     what = (
         "printed bases with a negative sum within their context (without those that are"
         " the exact base, rounded)"
     )
-    text = write_hits(len(failing_texts), len(printed))
+    measured = write_hits(len(failing_texts), len(printed))
     if failing_texts:
-        text += f" ({', '.join(failing_texts)})"
+        measured += f" ({', '.join(failing_texts)})"
     # Without exact bases, a printed base may fail by its rounding alone.
     works: Agrees = not failing_texts
     if failing_texts and not all_are_exact:
         works = None
-    findings.add_limit(what, text, works, len(failing_texts))
+    findings.add_limit(what, measured, works, len(failing_texts))
 
 
 def _search_grid(context: int, low: float, high: float) -> float:
@@ -157,15 +157,15 @@ def compare_power_law(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     what = (
         f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
     )
-    text = f"{ratios.min():.2f} to {ratios.max():.2f}"
-    findings.add_part(what, text, error <= POWER_LAW_MISS, error)
+    measured = f"{ratios.min():.2f} to {ratios.max():.2f}"
+    findings.add_part(what, measured, error <= POWER_LAW_MISS, error)
 
     # A power law is a straight line between logarithms, and its slope is the exponent.
     slope, _ = np.polyfit(np.log(contexts), np.log(exact_bases), 1).tolist()
     what = "exponent that fits the exact bounds"
-    text = f"{slope:.3f}, printed {exponent}"
+    measured = f"{slope:.3f}, printed {exponent}"
     is_printed = abs(slope - exponent) <= 0.005
-    findings.add_limit(what, text, is_printed, slope)
+    findings.add_limit(what, measured, is_printed, slope)
 
 
 @claim("base-10000")
@@ -192,5 +192,5 @@ def find_first_negatives(findings: Findings, base: float = 1e4) -> None:
             f"base {base:g}, heads of {head_dim}: first distance at which the sum of"
             f" cosines is negative, for texts of {length:,} ({model})"
         )
-        text = "none" if first_negative is None else f"{first_negative:,} tokens"
-        findings.add(role, what, text, is_beyond_texts, first_negative)
+        measured = "none" if first_negative is None else f"{first_negative:,} tokens"
+        findings.add(role, what, measured, is_beyond_texts, first_negative)

@@ -55,9 +55,9 @@ def compare_years(
         for name, year_of_one in ((example, example_year), (first, first_year)):
             if year_of_one != year:
                 other_years.append(f"{name} {year_of_one}")
-        text = ", ".join(dict.fromkeys(other_years)) or "none"
+        measured = ", ".join(dict.fromkeys(other_years)) or "none"
         what = f"{kind}, {year}: those of another year"
-        findings.add_limit(what, text, not other_years, len(other_years))
+        findings.add_limit(what, measured, not other_years, len(other_years))
 
 
 @claim("shaw-earliest")
@@ -70,11 +70,11 @@ def compare_dates(
     name, number = paper
     date = float(number)
     is_earliest_of_named = all(date < float(other) for _, other in others)
-    text = ", ".join(
+    measured = ", ".join(
         f"{other_name} {write_month(other)}" for other_name, other in others
     )
     what = f"{name} {write_month(number)}, the others"
-    findings.add_part(what, text, is_earliest_of_named)
+    findings.add_part(what, measured, is_earliest_of_named)
 
     outside_name, outside_number = outside
     is_earlier = date < float(outside_number)
@@ -98,8 +98,8 @@ def compare_year(
     preprint_year = read_year(arxiv)
     is_either_year = said in (preprint_year, printed)
     what = f"{name}, arXiv:{arxiv} and in print"
-    text = f"{write_month(arxiv)} and {printed}"
-    findings.add_part(what, text, is_either_year, preprint_year)
+    measured = f"{write_month(arxiv)} and {printed}"
+    findings.add_part(what, measured, is_either_year, preprint_year)
 
 
 @claim("llama-rope")
@@ -111,10 +111,10 @@ def read_configurations(findings: Findings, models: Sequence[str]) -> None:
         if model is not None:
             width = f"{model.rotary_width} of {model.head_dim} features"
             texts.append(f"{name}: base {model.base:g}, {width}")
-    text = "; ".join(texts) or "nothing"
+    measured = "; ".join(texts) or "nothing"
     # A model whose configuration is not at hand leaves the claim open.
     agrees = True if len(texts) == len(models) else None
-    findings.add_part("what the configurations say", text, agrees)
+    findings.add_part("what the configurations say", measured, agrees)
 
 
 @claim("large-models-use")
@@ -146,9 +146,9 @@ def count_encodings(
 
     listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
     what = "large language models of papers, 2020 to 2023, RoPE or ALiBi"
-    text = f"{with_claimed} of {total} ({listed})"
+    measured = f"{with_claimed} of {total} ({listed})"
     is_most = 2 * with_claimed > total
-    findings.add_part(what, text, is_most, with_claimed)
+    findings.add_part(what, measured, is_most, with_claimed)
     what = "large language models of papers with something else"
     # The source speaks of what is usual, which exceptions do not contradict.
     listed = ", ".join(other_names) or "none"
@@ -163,8 +163,8 @@ def compare_with_date_of_rope(findings: Findings, name: str, user: str) -> None:
     `user` is the arXiv number of the model's paper, or empty if no paper was published.
     """
     if user:
-        text = f"{write_month(user)} (arXiv:{user}), RoPE in {write_month(ROPE)}"
+        measured = f"{write_month(user)} (arXiv:{user}), RoPE in {write_month(ROPE)}"
         is_later = float(user) >= float(ROPE)
-        findings.add_part(f"{name}'s paper appeared in", text, is_later)
+        findings.add_part(f"{name}'s paper appeared in", measured, is_later)
     else:
         findings.add_part(f"{name}'s architecture", "not published", agrees=None)

@@ -66,15 +66,15 @@ def measure_angle_errors(
         worst_angle = find_worst_angle(preset, length)
         role: Role = "part" if length == FLOAT32_LENGTH else "limit"
         what = f"worst angle error up to {length:,}"
-        text = f"{{:.2g}} rad at {worst_angle.position} (pair {worst_angle.pair})"
-        findings.add_at_most(what, worst_angle.error_rad, ANGLE_RAD, text, role)
+        measured = f"{{:.2g}} rad at {worst_angle.position} (pair {worst_angle.pair})"
+        findings.add_at_most(what, worst_angle.error_rad, ANGLE_RAD, measured, role)
 
     implementation = make_preset_chain(preset)
     octaves = find_worst_by_octave(implementation, 0, max(lengths))
     first_wrong = find_first_wrong(implementation, octaves, ANGLE_RAD)
-    text = "nowhere" if first_wrong is None else f"position {first_wrong:,}"
+    measured = "nowhere" if first_wrong is None else f"position {first_wrong:,}"
     findings.add_limit(
-        "first error beyond the tolerance", text, first_wrong is None, first_wrong
+        "first error beyond the tolerance", measured, first_wrong is None, first_wrong
     )
 
 
@@ -146,8 +146,10 @@ def compare_reported(
     for _, row in rows[rows["source"] == link].iterrows():
         plan = parse_cast(row["plan"]).title
         what = f"{row['meaning']} ({plan})"
-        text = f"{row['as_measured']}, reported: {row['as_reported']}"
-        findings.add_part(what, text, row["verdict"] == "agrees", float(row["ours"]))
+        measured = f"{row['as_measured']}, reported: {row['as_reported']}"
+        findings.add_part(
+            what, measured, row["verdict"] == "agrees", float(row["ours"])
+        )
 
     if grid is not None:
         first, reported = grid

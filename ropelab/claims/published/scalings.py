@@ -102,9 +102,9 @@ def count_new_angles_of_yarn(findings: Findings, length: int = LONGER) -> None:
     without_yarn = count_unseen(model.inv_freq)
     with_yarn = count_unseen(plan.inv_freq)
     what = f"pairs that meet new angles at {length}"
-    text = f"{without_yarn} before, {with_yarn} after"
+    measured = f"{without_yarn} before, {with_yarn} after"
     agrees = without_yarn > 0 and with_yarn == 0
-    findings.add_part(what, text, agrees, with_yarn)
+    findings.add_part(what, measured, agrees, with_yarn)
 
     is_fast = rotations(model.inv_freq, model.trained_len) >= yarn.beta_fast
     ratios = plan.inv_freq / model.inv_freq
@@ -203,8 +203,10 @@ def compare_ramps(findings: Findings, factor: float = 16.0) -> None:
     ratio = find_largest_ratio(inv_freq_of_code, inv_freq_of_paper)
 
     what = f"factor {factor:g}, pairs whose frequencies differ"
-    text = f"{differing_pairs} of {len(ratios)}, pair {worst_pair} by {ratio:.2f} times"
-    findings.add_part(what, text, differing_pairs == 0, ratio)
+    measured = (
+        f"{differing_pairs} of {len(ratios)}, pair {worst_pair} by {ratio:.2f} times"
+    )
+    findings.add_part(what, measured, differing_pairs == 0, ratio)
 
 
 @claim("ntk-ends")
@@ -213,8 +215,8 @@ def compare_end_divisors(findings: Findings, factor: float = 16.0) -> None:
     scaled_inv_freq = NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
     divisors = (LLAMA_2.inv_freq / scaled_inv_freq).tolist()
     ends = (("first", divisors[0], 1.0), ("last", divisors[-1], factor))
-    for name, divisor, wanted in ends:
-        is_right = abs(divisor / wanted - 1) <= SAME
+    for name, divisor, right_divisor in ends:
+        is_right = abs(divisor / right_divisor - 1) <= SAME
         findings.add_part(
             f"{name} pair divided by", f"{divisor:.12g}", is_right, divisor
         )
@@ -227,8 +229,8 @@ def count_full_rotations(findings: Findings, printed: int = 92) -> None:
     # A pair has two features.
     features = 2 * int(rotates_fully.sum())
     what = f"features whose pairs turn fully in {LLAMA_2.trained_len} tokens"
-    text = f"{features} of {LLAMA_2.rotary_dim}"
-    findings.add_part(what, text, features == printed, features)
+    measured = f"{features} of {LLAMA_2.rotary_dim}"
+    findings.add_part(what, measured, features == printed, features)
 
 
 @claim("yarn-llama-2")
@@ -239,11 +241,13 @@ def look_up_lengths(
     # These are the lengths in the README of jquesnelle/yarn.
     released_lengths = (8192, 32768, 65536, 131072)
     what = "YaRN models released for the 4096-token model"
-    text = ", ".join(map(str, released_lengths))
-    findings.add_part(what, text, claimed in released_lengths, max(released_lengths))
-    text = "no, all were fine-tuned" if finetuned else "yes"
+    measured = ", ".join(map(str, released_lengths))
+    findings.add_part(
+        what, measured, claimed in released_lengths, max(released_lengths)
+    )
+    measured = "no, all were fine-tuned" if finetuned else "yes"
     what = f"{claimed} tokens reached without fine-tuning"
-    findings.add_limit(what, text, not finetuned)
+    findings.add_limit(what, measured, not finetuned)
 
 
 @claim("yarn-code-llama")
@@ -272,8 +276,8 @@ def compare_with_yarn(
         f"base {base:g}, to which Code Llama's paper changes it (§2.4), against the"
         f" nearest YaRN of base {LLAMA_2.base:g} (factor {nearest:.3g})"
     )
-    text = "frequencies up to {:.1f} times apart"
-    findings.add_at_most(what, ratio_by_factor[nearest], 1.01, text)
+    template = "frequencies up to {:.1f} times apart"
+    findings.add_at_most(what, ratio_by_factor[nearest], 1.01, template)
 
 
 Formula = Literal["beta per pair", "linear ramp"]
@@ -319,8 +323,8 @@ def compare_minimind(
         minimind = compute_minimind(formula, model, factor, beta_fast)
         ratio = find_largest_ratio(minimind, yarn.inv_freq)
         are_equal = ratio <= 1 + SAME
-        text = write_ratio(ratio, "up to {:.2f} times apart")
-        findings.add(role, what, text, are_equal, ratio)
+        measured = write_ratio(ratio, "up to {:.2f} times apart")
+        findings.add(role, what, measured, are_equal, ratio)
 
     model = Geometry(*geometry)
     what = (
@@ -337,5 +341,5 @@ def compare_minimind(
     # MiniMind multiplies by a setting, which is 1 as shipped.
     yarn_factor = Yarn(factor=factor).plan(model, 0).attention_factor
     is_one = abs(1 - yarn_factor) <= SAME
-    text = f"1, YaRN's is {yarn_factor:.4f}"
-    findings.add_limit("attention factor as shipped", text, is_one, yarn_factor)
+    measured = f"1, YaRN's is {yarn_factor:.4f}"
+    findings.add_limit("attention factor as shipped", measured, is_one, yarn_factor)

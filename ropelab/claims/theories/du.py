@@ -173,8 +173,8 @@ def compare_with_printed(
     is_printed = is_all_about(mean, printed)
     # A share is printed in whole percent.
     as_printed = format(printed, ".0%" if form.endswith("%") else form)
-    text = f"{write_interval(mean, form)}, printed {as_printed}"
-    findings.add_part(what, text, is_printed, mean.value)
+    measured = f"{write_interval(mean, form)}, printed {as_printed}"
+    findings.add_part(what, measured, is_printed, mean.value)
     findings.mark_drawn(DRAWS)
     if is_printed is None:
         findings.leave_open(f"the interval reaches a half or twice of {as_printed}")
@@ -193,14 +193,14 @@ def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
     null_mean = float(null.mean())
     # Counts are written as whole numbers, shares in percent.
     form = ",.0f" if null_mean >= 1 else ".3%"
-    text = (
+    measured = (
         f"{write_interval(average_samples(null), form)}, with RoPE"
         f" {write_interval(change, '+' + form)}"
     )
     what = f"{what} of independent normal numbers in the place of RoPE's scores"
     least = LEAST_EXCESS * null_mean
     is_more = is_beyond(change, least)
-    findings.add_limit(what, text, is_more, change.value)
+    findings.add_limit(what, measured, is_more, change.value)
     findings.mark_drawn(DRAWS)
     if is_more is None:
         findings.leave_open(
@@ -275,8 +275,8 @@ def check_position_inversion(
     what = (
         "pairs of 256 distances where the farther wins, random keys and their opposites"
     )
-    text = f"{mean_share:.2f}, exactly: of a key and its opposite one has it"
-    findings.add_limit(what, text, mean_share < 0.4, mean_share)
+    measured = f"{mean_share:.2f}, exactly: of a key and its opposite one has it"
+    findings.add_limit(what, measured, mean_share < 0.4, mean_share)
 
 
 @claim("du-position-aliasing", "du-invariant-attention")
@@ -335,7 +335,7 @@ def check_token_inversion(
 
     first_distance = find_half(base)
     what = f"first octave of distances whose mean probability is within {NEAR_HALF:g} of 1/2, from"
-    text = f"none below {FARTHEST // 2:,}"
+    measured = f"none below {FARTHEST // 2:,}"
     if math.isfinite(first_distance):
         # `compute_token_inversion` gives all pairs of a query the same weight. This changes
         # the means by up to 0.001, which moves the distance by a hundred tokens. Two digits
@@ -343,9 +343,9 @@ def check_token_inversion(
         digits = 1 - math.floor(math.log10(first_distance))
         rounded_distance = round(first_distance, digits)
         ratio = first_distance / base
-        text = f"about {rounded_distance:,.0f}, {ratio:.2g} of the base"
+        measured = f"about {rounded_distance:,.0f}, {ratio:.2g} of the base"
     findings.add(
-        of_onset, what, text, is_about(first_distance, distance), first_distance
+        of_onset, what, measured, is_about(first_distance, distance), first_distance
     )
 
 
@@ -383,8 +383,8 @@ def check_token_aliasing(
     mean_of_alike = average_samples(of_alike)
     what = f"share of equal scores of keys that nearly are the query (cosine {alike:g})"
     is_as_printed = is_all_about(mean_of_alike, printed)
-    text = write_interval(mean_of_alike, ".1%")
-    findings.add_limit(what, text, is_as_printed, mean_of_alike.value)
+    measured = write_interval(mean_of_alike, ".1%")
+    findings.add_limit(what, measured, is_as_printed, mean_of_alike.value)
     findings.mark_drawn(DRAWS)
     compare_with_null(findings, "share of equal scores", sample)
 
@@ -420,9 +420,9 @@ def follow_modes_over_bases(
         rope_texts.append(write_interval(average_samples(rope), ",.0f"))
         null_texts.append(write_interval(average_samples(null), ",.0f"))
     is_due_to_rope = not all(map(is_about, rope_pairs, null_pairs))
-    text = f"{', '.join(rope_texts)}; without RoPE {', '.join(null_texts)}"
+    measured = f"{', '.join(rope_texts)}; without RoPE {', '.join(null_texts)}"
     what = f"position aliasing: pairs of {TOKENS} distances, {about}"
-    findings.add_limit(what, text, is_due_to_rope)
+    findings.add_limit(what, measured, is_due_to_rope)
     findings.mark_drawn(DRAWS)
 
     # The shares of every draw with RoPE: [DRAWS] for each base.
@@ -433,14 +433,14 @@ def follow_modes_over_bases(
     change = average_samples(shares[-1] - shares[0])
     means = [write_interval(average_samples(rope), ".3%") for rope in shares]
     what = f"token aliasing, which should fall, {about}"
-    text = (
+    measured = (
         f"{', '.join(means)}, from the first base to the last"
         f" {write_interval(change, '+.3%')}"
     )
     # The fall is the same change with the opposite sign.
     fall = average_samples(shares[0] - shares[-1])
     falls = is_beyond(fall, 0)
-    findings.add_limit(what, text, falls, change.value)
+    findings.add_limit(what, measured, falls, change.value)
     findings.mark_drawn(DRAWS)
     if falls is None:
         findings.leave_open("the interval contains 0")

@@ -64,16 +64,19 @@ def check_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None:
         f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, base"
         f" {base:,.0f}, which a smaller base exceeds"
     )
-    text = f"{share:.3f} times {allowed_angle:.3f} rad (heads of {head_dim})"
-    findings.add_part(what, text, share >= 1, share)
+    measured = f"{share:.3f} times {allowed_angle:.3f} rad (heads of {head_dim})"
+    findings.add_part(what, measured, share >= 1, share)
 
     sufficient_base = (CONTEXT / allowed_angle) ** (head_dim / (head_dim - 2))
     what = (
         f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, which must not be"
         f" above {allowed_angle:.3f} rad if the bound is to be enough"
     )
-    text = f"{share:.3f} times that; heads of {head_dim} need a base of {sufficient_base:,.0f}"
-    findings.add_limit(what, text, share <= 1.01, share)
+    measured = (
+        f"{share:.3f} times that; heads of {head_dim} need a base of"
+        f" {sufficient_base:,.0f}"
+    )
+    findings.add_limit(what, measured, share <= 1.01, share)
 
 
 @claim("liu-ambiguous")
@@ -90,8 +93,8 @@ def count_shared_codes(
         f"positions of {CONTEXT:,} without a code of their own at base {base:g} in {fmt},"
         f" heads of {head_dim}"
     )
-    text = f"{shared:,} (the bound is {bound:,.0f})"
-    findings.add_part(what, text, shared > 0, shared)
+    measured = f"{shared:,} (the bound is {bound:,.0f})"
+    findings.add_part(what, measured, shared > 0, shared)
 
 
 @claim("liu-depth")
@@ -151,10 +154,10 @@ def follow_score_through_layers(
         f" where it leaves {first_share:.3g} in layer 1"
     )
     compounds = last_share < first_share - EXACT
-    text = f"{last_share:.3g}"
+    measured = f"{last_share:.3g}"
     if not compounds:
-        text += ": q and k alone are rotated, no phase is passed on"
-    findings.add_part(what, text, compounds, last_share)
+        measured += ": q and k alone are rotated, no phase is passed on"
+    findings.add_part(what, measured, compounds, last_share)
 
     power = kept**layers
     what = f"the share that the bound has for layer {layers}, {kept:g}^{layers}"
@@ -200,11 +203,11 @@ def count_erased_neighbours(
         f"neighbours from 1,000,000 on with one {component} in the slowest pair of heads of"
         f" {HEAD}, base {base:g}"
     )
-    text = (
+    measured = (
         f"{share:.0%} (cosine alone {cosine_share:.0%}); below"
         f" {find_proved_limit(FLOAT32):,} none at any base"
     )
-    findings.add_part(what, text, share > 0.5, share)
+    findings.add_part(what, measured, share > 0.5, share)
 
     rows = []
     for head_dim in (64, 128, 256):
@@ -238,8 +241,8 @@ def find_wall(findings: Findings, code: str = "float32") -> None:
         f"first position whose cos and sin {code} stores as those of the next, slowest pair"
         f" of heads of {HEAD}, bases 1e4, 1e7, 1e8, 1e11"
     )
-    text = write_list(first_positions, ",")
-    findings.add_part(what, text, has_wall, min(first_positions))
+    measured = write_list(first_positions, ",")
+    findings.add_part(what, measured, has_wall, min(first_positions))
 
     rows = []
     for base in bases:
@@ -301,8 +304,8 @@ def compare_angle_errors(
     error = find_largest_error(base, NATIVE)
     usual_error = find_largest_error(usual, NATIVE)
     what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
-    text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
-    findings.add_part(what, text, error > usual_error, error)
+    measured = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
+    findings.add_part(what, measured, error > usual_error, error)
     what = (
         f"largest angle error there at base {base:g}, wrong if above {ANGLE_RAD:g} rad"
     )
@@ -312,8 +315,8 @@ def compare_angle_errors(
     error = find_largest_error(base, longer_context)
     usual_error = find_largest_error(usual, longer_context)
     what = f"largest angle error of {preset} in the last {TOKENS} of {longer_context:,} tokens"
-    text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
-    findings.add_limit(what, text, min(error, usual_error) > ANGLE_RAD)
+    measured = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
+    findings.add_limit(what, measured, min(error, usual_error) > ANGLE_RAD)
 
 
 @claim("host-table-drift")

@@ -233,11 +233,11 @@ def check_cost(
         shortest = int(run.config.get("first_window") or run.train_len)
         what = "every position trained as often"
         if shortest < run.train_len:
-            text = f"no, windows grew from {shortest} to {run.train_len} tokens"
-            findings.add_unmet(what, text, False)
+            measured = f"no, windows grew from {shortest} to {run.train_len} tokens"
+            findings.add_unmet(what, measured, False)
         else:
-            text = f"yes, windows of {run.train_len} tokens from the first step"
-            findings.add_limit(what, text, True)
+            measured = f"yes, windows of {run.train_len} tokens from the first step"
+            findings.add_limit(what, measured, True)
 
     if turned_back_encoding:
         _compare_with_plain(findings, run, turned_back_encoding)

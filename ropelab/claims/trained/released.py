@@ -25,7 +25,7 @@ def compare_stored_keys(
     """Test that one format of stored keys costs a released model more than another
     format. A format also says whether keys are stored before or after RoPE.
 
-    Each row of `asked` is the role of the finding and two formats, first the one that
+    Each row of `asked` is the role of the finding and two formats, first the format that
     the claim says is costlier.
     """
     answers = []

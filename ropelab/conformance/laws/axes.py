@@ -113,7 +113,7 @@ def compare_sections(case: Case) -> Statement:
         if turn is None:
             continue
         # [axes, width, width]: the unit vectors, rotated by each of the steps.
-        rotated_units = turn.images
+        rotated_units = turn.rotated_units
         units = torch.eye(
             rotated_units.shape[-1],
             dtype=rotated_units.dtype,

@@ -62,7 +62,7 @@ def read_in_parts(
         end += size
 
         positions_of_part = None if positions is None else positions[:, part]
-        # The segments belong to all tokens so far, also to those in the cache.
+        # The segments belong to all tokens so far, also to the tokens in the cache.
         segments_so_far = None if segments is None else segments[:, :end]
         stages = case.subject.read(
             tokens[:, part], positions_of_part, segments_so_far, cache

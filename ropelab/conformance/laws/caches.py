@@ -57,8 +57,8 @@ def set_entry(cache: dict[str, Any], layer: int, entry: tuple[Tensor, Tensor]) -
         code_cache.layers[layer].values = values
     elif isinstance(code_cache, list):
         # The pair of a layer is a list or a tuple, and keeps its type.
-        kind = type(code_cache[layer])
-        code_cache[layer] = kind((keys, values))
+        entry_type = type(code_cache[layer])
+        code_cache[layer] = entry_type((keys, values))
     else:
         # A tuple cannot be changed in place: a new tuple takes its place in `cache`.
         pairs = list(code_cache)

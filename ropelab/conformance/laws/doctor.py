@@ -109,7 +109,7 @@ def examine(
     subject: Subject,
     laws: Sequence[Law] = LAWS,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return a row per trial of each law, and one per layer that rotates."""
+    """Return a row per trial of each law, and a row per layer that rotates."""
     # float32 comes first, since trials may change what a faulty model remembers.
     dtypes = [torch.float32]
     if subject.convertible:
@@ -175,12 +175,12 @@ def find_worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def make_answer(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
     """Return the verdict in one sentence, with the length and the number format."""
-    kept = 0
+    kept_laws = 0
     largest_rounding = 0.0
     broken = []
     for row in laws:
         if row["verdict"] in ("holds", "rounding only"):
-            kept += 1
+            kept_laws += 1
         # A size of frequencies, and not of logits, has no number for float32.
         if row["verdict"] == "rounding only" and row["float32"]:
             largest_rounding = max(largest_rounding, row["size"])
@@ -190,7 +190,7 @@ def make_answer(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
     scope = f"{TOKENS} tokens, {name_dtype(subject.dtype)}"
     if broken:
         return (
-            f"{subject.name} breaks {' and '.join(broken)}; it keeps {kept} of"
+            f"{subject.name} breaks {' and '.join(broken)}; it keeps {kept_laws} of"
             f" {len(laws)} laws ({scope})."
         )
     remark = ""
@@ -198,5 +198,5 @@ def make_answer(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
         remark = f"; rounding reaches {largest_rounding:.1e} of the spread of logits"
     return (
         f"{subject.name} keeps all laws that it can be asked,"
-        f" {kept} of {len(laws)} ({scope}){remark}."
+        f" {kept_laws} of {len(laws)} ({scope}){remark}."
     )

@@ -110,8 +110,8 @@ def read_and_drop(case: Case, schedule: EvictionSchedule, move: bool) -> Stages:
     passes = []
     for part in schedule.later_parts:
         gap = part.dropped - dropped_before
-        held = part.start - dropped_before
-        keep_slots(case, cache, list_kept(held, sinks, gap))
+        key_count = part.start - dropped_before
+        keep_slots(case, cache, list_kept(key_count, sinks, gap))
         dropped_before = part.dropped
         first = part.start
         if move:
@@ -125,7 +125,7 @@ def read_and_drop(case: Case, schedule: EvictionSchedule, move: bool) -> Stages:
 
 
 def keep_slots(case: Case, cache: Any, slots: Sequence[int]) -> None:
-    """Drop all keys and values except the ones in these slots."""
+    """Drop all keys and values that are not in these slots."""
     index = torch.tensor(slots)
     for layer, entry in enumerate(case.subject.entries(cache)):
         if entry is not None:
@@ -142,8 +142,8 @@ def move_slots(case: Case, cache: Any, first: int, by: int) -> None:
     subject = case.subject
     before = subject.entries(cache)
     some_keys, _ = next(entry for entry in before if entry is not None)
-    held = some_keys.shape[2]
-    keep_slots(case, cache, range(first, held))
+    key_count = some_keys.shape[2]
+    keep_slots(case, cache, range(first, key_count))
     move_keys(case, cache, by)
 
     after = subject.entries(cache)
@@ -345,11 +345,11 @@ def read_with_own_eviction(
     subject = case.subject
     sinks = schedule.sinks
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
-    held = PREFILLED
+    key_count = PREFILLED
     dropped = 0
     passes = []
     for part in schedule.later_parts:
-        keep = list_kept(held, sinks, part.dropped - dropped)
+        keep = list_kept(key_count, sinks, part.dropped - dropped)
         dropped = part.dropped
         trace.remember_before(case, cache)
         subject.evict(cache, keep)
@@ -376,7 +376,7 @@ def read_with_own_eviction(
                 f" {type(error).__name__}: {said}"
             )
             return []
-        held = len(keep) + part.end - part.start
+        key_count = len(keep) + part.end - part.start
     return join_passes(passes)
 
 
@@ -434,8 +434,8 @@ def price_kept(case: Case) -> Comparison:
     only the tokens that stay.
     """
     require_rotated_keys(case)
-    kept = forgetting.compute_kept(case, MIDDLE)
-    return Comparison(kept, forgetting.compute_anew(case, MIDDLE), LATER)
+    stages_of_kept = forgetting.compute_kept(case, MIDDLE)
+    return Comparison(stages_of_kept, forgetting.compute_anew(case, MIDDLE), LATER)
 
 
 def price_moved(case: Case, schedule: EvictionSchedule) -> Comparison:

@@ -61,13 +61,13 @@ def explain_logits(
     guesses = list(list_guesses(trace))
     if moves is not None:
         like_measured = []
-        others = []
+        other_guesses = []
         for guess in guesses:
             if (guess.front, guess.behind) == moves:
                 like_measured.append(guess)
             else:
-                others.append(guess)
-        guesses = like_measured + others
+                other_guesses.append(guess)
+        guesses = like_measured + other_guesses
 
     for start in range(0, len(guesses), ROWS):
         batch = guesses[start : start + ROWS]
@@ -116,9 +116,9 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
     ranges += [(PREFILLED - DROPPED, PREFILLED)]
     for first, stop in ranges:
         dropped = stop - first
-        held = PREFILLED - dropped
+        key_count = PREFILLED - dropped
         yield Guess(first, stop, 0, 0, PREFILLED)
-        for count in (held, left):
+        for count in (key_count, left):
             yield Guess(first, stop, 0, -dropped, count)
             yield Guess(first, stop, 0, -DROPPED, count)
 
@@ -170,12 +170,12 @@ def describe_guess(guess: Guess, trace: EvictionTrace) -> str:
     return f"{moved}, and {describe_count(guess.next_position, PREFILLED - DROPPED)}"
 
 
-def describe_count(next_position: int, held: int) -> str:
+def describe_count(next_position: int, key_count: int) -> str:
     """Return where new tokens begin after an eviction that leaves this many keys."""
     if next_position == PREFILLED:
         return f"new tokens go on counting from {next_position}"
     counted = f"new tokens are counted from {next_position}"
-    if next_position == held:
+    if next_position == key_count:
         counted += ", the number of keys"
     return counted
 

@@ -100,13 +100,13 @@ def explain_keys(case: Case, trace: EvictionTrace) -> str:
         moved_keys = after[turn.part]
         in_front, behind = list_sides(trace)
         sides = (("in front of", in_front, 0), ("behind", behind, -trace.gap))
-        for place, slots, wanted in sides:
+        for place, slots, right_distance in sides:
             keys = kept_keys[:, :, slots]
             if not keys.numel():
                 continue
             moved = moved_keys[:, :, slots]
             distances[layer] = maps.find_distance(keys, moved)
-            change = maps.describe_change(keys, moved, wanted)
+            change = maps.describe_change(keys, moved, right_distance)
             if change and not says:
                 says = f"keys {place} the gap {change}"
         sentences[layer] = says
@@ -123,8 +123,8 @@ def compare_layers(distances: dict[int, int | None]) -> str:
 
     ``distances``: the positions by which keys behind the gap are rotated, by layer.
     """
-    first, *others = distances
-    for layer in others:
+    first, *other_layers = distances
+    for layer in other_layers:
         if distances[layer] != distances[first]:
             return (
                 f"keys behind the gap are rotated by {distances[first]:+d} positions in"
@@ -174,17 +174,17 @@ def find_layer_of_values(trace: EvictionTrace, values: Tensor) -> int | None:
 class Maps:
     """The rotation of one layer, and maps that code applies in its place by mistake.
 
-    A map is given by the images of the unit vectors, one for each distance:
+    A map is given by the rotated unit vectors, one for each distance:
     [distances, width, width].
     """
 
     def __init__(self, case: Case, layer: int, turn: Turn) -> None:
-        self.images = turn.images
-        self.width = turn.images.shape[-1]
+        self.rotated_units = turn.rotated_units
+        self.width = turn.rotated_units.shape[-1]
         self.spec = find_spec(case, layer)
         # The features that rotate. The features of slow pairs move by less than can be
-        # seen, so that a configuration tells more than the images.
-        self.features = find_rotated_features(turn.images[-1])
+        # seen, so that a configuration tells more than the vectors.
+        self.features = find_rotated_features(turn.rotated_units[-1])
         if self.spec is not None and self.spec.head_dim == self.width:
             self.features = torch.tensor(self.spec.rotated)
 
@@ -195,22 +195,25 @@ class Maps:
         """
         if not before.numel():
             return 0
-        return find_distance(before, after, DISTANCES, self.images)
+        return find_distance(before, after, DISTANCES, self.rotated_units)
 
-    def describe_change(self, before: Tensor, after: Tensor, wanted: int) -> str:
+    def describe_change(
+        self, before: Tensor, after: Tensor, right_distance: int
+    ) -> str:
         """Return what happened to keys in words; empty: they stayed or were moved up.
 
         Args:
             before: keys [rows, heads, slots, head_dim].
             after: the same keys after the eviction.
-            wanted: the positions by which moving up rotates them; 0 in front of the gap.
+            right_distance: the positions by which moving up rotates them; 0 in front
+                of the gap.
         """
         distance = self.find_distance(before, after)
-        if distance in (0, wanted):
+        if distance in (0, right_distance):
             return ""
         right = "where they stay as they are"
-        if wanted:
-            right = f"where moving up takes {wanted:+d}"
+        if right_distance:
+            right = f"where moving up takes {right_distance:+d}"
         if distance is not None:
             return f"are rotated by {distance:+d} positions, {right}"
 
@@ -224,18 +227,20 @@ class Maps:
             if None not in distances:
                 numbers = list_ranges(distances)
                 return f"are rotated by {numbers} positions, {name}, {right}"
-        return self.describe_map(before, after, wanted)
+        return self.describe_map(before, after, right_distance)
 
-    def describe_map(self, before: Tensor, after: Tensor, wanted: int) -> str:
+    def describe_map(self, before: Tensor, after: Tensor, right_distance: int) -> str:
         """Return in words which other map was applied."""
-        for words, images in self.list_wrong_maps():
-            for image in images:
-                if are_equal(after, before.to(image.dtype) @ image):
+        for words, rotated_units in self.list_wrong_maps():
+            for matrix in rotated_units:
+                if are_equal(after, before.to(matrix.dtype) @ matrix):
                     return words
 
         all_features = range(self.width)
-        rest = [each for each in all_features if each not in self.features]
-        if rest and not are_equal(before[..., rest], after[..., rest]):
+        other_features = [each for each in all_features if each not in self.features]
+        if other_features and not are_equal(
+            before[..., other_features], after[..., other_features]
+        ):
             return "are changed in features that do not rotate"
         norm_after = after[..., self.features].norm()
         norm_before = before[..., self.features].norm()
@@ -245,7 +250,7 @@ class Maps:
             scaled[..., self.features] /= gain
             if self.find_distance(before, scaled) is not None:
                 return self.describe_gain(gain)
-        return self.describe_pairs(before, after, wanted)
+        return self.describe_pairs(before, after, right_distance)
 
     def describe_gain(self, gain: float) -> str:
         """Return what multiplies keys besides their rotation, in words."""
@@ -257,12 +262,12 @@ class Maps:
             return f"{says}: the attention factor is taken from them"
         return says
 
-    def describe_pairs(self, before: Tensor, after: Tensor, wanted: int) -> str:
+    def describe_pairs(self, before: Tensor, after: Tensor, right_distance: int) -> str:
         """Return the first pair that is rotated by another angle, in words."""
-        image = self.images[DISTANCES.index(wanted)].to(before.dtype)
+        matrix = self.rotated_units[DISTANCES.index(right_distance)].to(before.dtype)
         pairs_before = self.pair_up(before)
         pairs_after = self.pair_up(after)
-        right_pairs = self.pair_up(before @ image)
+        right_pairs = self.pair_up(before @ matrix)
         # The angle of each pair, from all rows, heads and slots together.
         turned = (pairs_after * pairs_before.conj()).sum(dim=(0, 1, 2))
         right_turned = (right_pairs * pairs_before.conj()).sum(dim=(0, 1, 2))
@@ -294,7 +299,7 @@ class Maps:
     def is_adjacent(self) -> bool:
         """Return True if the first feature that rotates mixes with its neighbour."""
         first = int(self.features[0])
-        image_by_1 = self.images[DISTANCES.index(1)]
+        image_by_1 = self.rotated_units[DISTANCES.index(1)]
         components = image_by_1[first].abs()
         # The feature itself has the largest component, and is left out.
         components[first] = 0
@@ -309,10 +314,12 @@ class Maps:
         for right_order, other_order in ((half, adjacent), (adjacent, half)):
             # Where the other layout has a feature, the right one has `order`.
             order = self.features[right_order.argsort()[other_order]]
-            images = self.images.clone()
+            rotated_units = self.rotated_units.clone()
             rows = self.features[:, None]
-            images[:, rows, self.features] = self.images[:, order[:, None], order]
-            yield "are rotated in the pairs of the other layout", images
+            rotated_units[:, rows, self.features] = self.rotated_units[
+                :, order[:, None], order
+            ]
+            yield "are rotated in the pairs of the other layout", rotated_units
         words = (
             "have first features of pairs that were overwritten before the second ones"
             " were computed from them"
@@ -331,12 +338,12 @@ class Maps:
         layout = "adjacent" if self.is_adjacent() else "half"
         order = self.features[order_features(len(self.features), layout)]
         first, second = order.chunk(2)
-        cos = self.images[:, first, first]
-        sin = self.images[:, first, second]
-        images = self.images.clone()
-        images[:, first, second] = cos * sin
-        images[:, second, second] = cos - sin**2
-        return images
+        cos = self.rotated_units[:, first, first]
+        sin = self.rotated_units[:, first, second]
+        rotated_units = self.rotated_units.clone()
+        rotated_units[:, first, second] = cos * sin
+        rotated_units[:, second, second] = cos - sin**2
+        return rotated_units
 
     def list_frequencies(self) -> Iterator[tuple[str, Tensor]]:
         """Yield frequencies other than the layer's, with the words for each."""
@@ -359,23 +366,25 @@ class Maps:
         pairs = len(frequencies)
         first = order[:pairs]
         second = order[pairs:]
-        images = torch.eye(self.width, dtype=torch.float64)
-        images = images.repeat(len(DISTANCES), 1, 1)
+        rotated_units = torch.eye(self.width, dtype=torch.float64)
+        rotated_units = rotated_units.repeat(len(DISTANCES), 1, 1)
         angles = torch.tensor(DISTANCES, dtype=torch.float64)[:, None] * frequencies
-        images[:, first, first] = angles.cos()
-        images[:, second, second] = angles.cos()
-        images[:, first, second] = angles.sin()
-        images[:, second, first] = -angles.sin()
-        return images.to(self.images.dtype)
+        rotated_units[:, first, first] = angles.cos()
+        rotated_units[:, second, second] = angles.cos()
+        rotated_units[:, first, second] = angles.sin()
+        rotated_units[:, second, first] = -angles.sin()
+        return rotated_units.to(self.rotated_units.dtype)
 
 
 def find_spec(case: Case, layer: int) -> RopeSpec | None:
     """Return the rotation that the configuration gives a layer; None: there is none."""
     if not isinstance(case.subject, TransformersSubject):
         return None
-    text = case.subject.text_config
-    reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
-    kinds = getattr(text, "layer_types", None)
+    text_config = case.subject.text_config
+    reading = registry.read(
+        registry.RUNTIMES[registry.REFERENCE], text_config.to_dict()
+    )
+    kinds = getattr(text_config, "layer_types", None)
     if not kinds:
         return reading.main_spec
     return reading.layers.get(kinds[layer], reading.main_spec)
@@ -389,9 +398,9 @@ def order_features(width: int, layout: str) -> Tensor:
     return torch.cat([features[::2], features[1::2]])
 
 
-def find_rotated_features(image: Tensor) -> Tensor:
+def find_rotated_features(matrix: Tensor) -> Tensor:
     """Return the features that a rotation by one position changes."""
-    unmoved = torch.eye(len(image), dtype=image.dtype, device=image.device)
+    unmoved = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     # Slow pairs move by little, so that the bound is lower than for equal keys.
-    changes = (image - unmoved).abs().amax(dim=1)
+    changes = (matrix - unmoved).abs().amax(dim=1)
     return (changes > EQUAL / 10).nonzero().flatten()

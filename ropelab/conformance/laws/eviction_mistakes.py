@@ -121,7 +121,7 @@ def explain_repetition(case: Case, trace: EvictionTrace) -> str:
     for slot, token in enumerate(keep):
         before = whole_entry[turn.part][:, :, token]
         after = left_entry[turn.part][:, :, slot]
-        moves.append(find_distance(before, after, distances, turn.images))
+        moves.append(find_distance(before, after, distances, turn.rotated_units))
     return (
         f"after {count} evictions keys are rotated by {list_ranges(moves)} positions,"
         f" where {-last.dropped} moves those behind the gap up"

@@ -67,10 +67,11 @@ class EvictionTrace:
             return
 
         for layer, entry in enumerate(self.after):
-            held = len(keep) if entry is None else entry[0].shape[2]
-            if held != len(keep) and not self.fault:
+            key_count = len(keep) if entry is None else entry[0].shape[2]
+            if key_count != len(keep) and not self.fault:
                 self.fault = (
-                    f"layer {layer} holds {held} keys, where {len(keep)} were to stay"
+                    f"layer {layer} holds {key_count} keys, where {len(keep)} were to"
+                    " stay"
                 )
         # With a wrong number of keys the order of their slots says nothing.
         if self.fault:
@@ -83,7 +84,7 @@ def find_distance(
     before: Tensor,
     after: Tensor,
     distances: Sequence[int],
-    images: Tensor,
+    rotated_units: Tensor,
 ) -> int | None:
     """Return the distance whose rotation turns the keys before into the keys after;
     None if no distance does.
@@ -92,10 +93,11 @@ def find_distance(
         before: keys [..., head_dim].
         after: the keys that they became.
         distances: the distances to try, in positions.
-        images: the unit vectors rotated by each distance [distances, head_dim, head_dim].
+        rotated_units: the unit vectors rotated by each distance: [distances, head_dim,
+            head_dim].
     """
-    for distance, image in zip(distances, images, strict=True):
-        if are_equal(after, before.to(image.dtype) @ image):
+    for distance, matrix in zip(distances, rotated_units, strict=True):
+        if are_equal(after, before.to(matrix.dtype) @ matrix):
             return distance
     return None
 

@@ -82,16 +82,16 @@ def roll_window(sinks: int) -> EvictionSchedule:
     return EvictionSchedule(sinks, tuple(parts))
 
 
-def list_kept(held: int, sinks: int, dropped: int) -> list[int]:
+def list_kept(key_count: int, sinks: int, dropped: int) -> list[int]:
     """Return the slots that stay when some keys behind the sinks are dropped. A slot is
     the place of a key in the cache.
 
     Args:
-        held: the number of keys in the cache before.
+        key_count: the number of keys in the cache before.
         sinks: the number of first keys, which stay.
         dropped: the number of keys that are dropped behind the sinks.
     """
-    return [*range(sinks), *range(sinks + dropped, held)]
+    return [*range(sinks), *range(sinks + dropped, key_count)]
 
 
 FRONT = drop_once(0)

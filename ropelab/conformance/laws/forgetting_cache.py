@@ -162,8 +162,10 @@ def explain(case: Case, steps: Steps) -> str:
     positions: list[int | None] = []
     for slot, token in enumerate(tokens):
         key_of_token = steps.keys[:, :, token]
-        held = keys[:, :, slot]
-        positions.append(find_distance(key_of_token, held, distances, turn.images))
+        key = keys[:, :, slot]
+        positions.append(
+            find_distance(key_of_token, key, distances, turn.rotated_units)
+        )
 
     moved_up = list(range(len(tokens)))
     if positions in (tokens, moved_up):
@@ -172,8 +174,8 @@ def explain(case: Case, steps: Steps) -> str:
             return says
 
     measured = list_ranges(positions)
-    kept = list_ranges(tokens)
-    says = f"keys end at positions {measured}, where kept they are at {kept}"
+    right_positions = list_ranges(tokens)
+    says = f"keys end at positions {measured}, where kept they are at {right_positions}"
     return f"{says}, and moved up at {list_ranges(moved_up)}"
 
 
@@ -196,7 +198,7 @@ def compare_layers(case: Case, steps: Steps) -> str:
             assert newest is not None
             newest_key, _ = newest
             key = keys[:, :, slot : slot + 1]
-            moves.append(find_distance(newest_key, key, distances, turn.images))
+            moves.append(find_distance(newest_key, key, distances, turn.rotated_units))
 
         if layer == 0:
             moves_of_first = moves

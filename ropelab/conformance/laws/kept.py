@@ -50,11 +50,11 @@ def widen_format(value: Any) -> Any:
 @contextmanager
 def keep_tables(module: nn.Module) -> Iterator[None]:
     """Restore buffers, such as tables of angles, at the end of the block."""
-    kept = [(each, dict(each._buffers)) for each in module.modules()]
+    saved = [(each, dict(each._buffers)) for each in module.modules()]
     try:
         yield
     finally:
-        for each, buffers in kept:
+        for each, buffers in saved:
             each._buffers.update(buffers)
 
 
@@ -99,14 +99,14 @@ def keep_configs(model: Any) -> Iterator[None]:
 
     Saving writes the name of the class and the number format into them.
     """
-    kept = []
+    saved = []
     for name in ("config", "generation_config"):
         config = getattr(model, name, None)
         if hasattr(config, "__dict__"):
-            kept.append((config, dict(vars(config))))
+            saved.append((config, dict(vars(config))))
     try:
         yield
     finally:
-        for config, values in kept:
+        for config, values in saved:
             vars(config).clear()
             vars(config).update(values)

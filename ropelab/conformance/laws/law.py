@@ -168,9 +168,9 @@ def check_readable(case: Case) -> None:
     # The user's code may raise anything.
     except Exception as error:
         said = " ".join(describe_error(error).split())[:DESCRIBED]
-        asked = f"{TOKENS} tokens with ids below {ids}"
-        kind = type(error).__name__
-        raise InputError(f"{name} cannot read {asked}: {kind}: {said}") from None
+        needed = f"{TOKENS} tokens with ids below {ids}"
+        error_name = type(error).__name__
+        raise InputError(f"{name} cannot read {needed}: {error_name}: {said}") from None
 
     if (
         first_result.shape[:2] != case.tokens.shape

@@ -144,9 +144,9 @@ def find_auto_class(config: Any) -> Any:
 
 def reduce_sizes(config: Any) -> Any:
     """Return a configuration with fewer and narrower layers, and the same positions."""
-    text = config.get_text_config(decoder=True)
-    narrow = reduce_text(text)
-    if narrow is text or type(config) is type(text):
+    text_config = config.get_text_config(decoder=True)
+    narrow = reduce_text(text_config)
+    if narrow is text_config or type(config) is type(text_config):
         return narrow
 
     # The encoder of a model of images and text is asked nothing, and made minimal.
@@ -166,14 +166,14 @@ def reduce_sizes(config: Any) -> Any:
     return type(config).from_dict(values)
 
 
-def reduce_text(text: Any) -> Any:
+def reduce_text(text_config: Any) -> Any:
     """Return the configuration of a language model with smaller sizes."""
-    values = text.to_dict()
-    layers = text.num_hidden_layers
-    heads = text.num_attention_heads
-    key_heads = getattr(text, "num_key_value_heads", None) or heads
+    values = text_config.to_dict()
+    layers = text_config.num_hidden_layers
+    heads = text_config.num_attention_heads
+    key_heads = getattr(text_config, "num_key_value_heads", None) or heads
 
-    sizes = {"hidden_size": 2 * head_dim(text), "num_attention_heads": 2}
+    sizes = {"hidden_size": 2 * head_dim(text_config), "num_attention_heads": 2}
     for name, most in REDUCED_SIZES.items():
         if values.get(name):
             sizes[name] = min(most, values[name])
@@ -184,4 +184,4 @@ def reduce_text(text: Any) -> Any:
     for name, value in values.items():
         if isinstance(value, list) and len(value) == layers:
             values[name] = value[: values["num_hidden_layers"]]
-    return type(text).from_dict(values)
+    return type(text_config).from_dict(values)

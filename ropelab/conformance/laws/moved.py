@@ -112,7 +112,7 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
             continue
         # The matrix that rotates keys by the distance. Its rows are the rotated unit
         # vectors.
-        (matrix,) = turn.images
+        (matrix,) = turn.rotated_units
         keys = entry[turn.part]
         parts = list(entry)
         parts[turn.part] = (keys.to(matrix.dtype) @ matrix).to(keys.dtype)
@@ -200,9 +200,9 @@ def continue_text(
         first: the position of its first token.
     """
     length = text.shape[1]
-    rest = TOKENS - PREFILLED
-    start = length - rest
-    positions = case.make_positions(first + start, rest)
+    count = TOKENS - PREFILLED
+    start = length - count
+    positions = case.make_positions(first + start, count)
     got = case.subject.read(text[:, start:], positions, cache=cache)
 
     all_positions = None
@@ -287,10 +287,12 @@ def compare_autocast(case: Case) -> Statement:
     positions = [0, 1, last]
 
     for number, module in enumerate(list_rotary_modules(case)):
-        plain = module.cosines(positions)
+        cosines_without_autocast = module.cosines(positions)
         with torch.autocast(subject.device.type, torch.bfloat16):
             under_autocast = module.cosines(positions)
-        difference = (under_autocast.double() - plain.double()).abs().max()
+        difference = (
+            (under_autocast.double() - cosines_without_autocast.double()).abs().max()
+        )
         if difference > 0:
             says = f"rotary module {number}: cosines in bfloat16"
             return Statement("broken", says, float(difference))

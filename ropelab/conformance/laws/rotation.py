@@ -44,9 +44,9 @@ class Turn:
 
     # The part of the cache that holds the keys: 0, or 1 in a cache of latents.
     part: int
-    # [positions, width, width]. Row j of an image is the unit vector j, rotated to the
+    # [positions, width, width]. Row j of a matrix is the unit vector j, rotated to the
     # position.
-    images: Tensor
+    rotated_units: Tensor
 
 
 def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
@@ -98,8 +98,8 @@ def recover_turn(parts: Sequence[Tensor]) -> Turn | None:
         # position to the keys at another position.
         before = part[:1].double()
         after = part[1:].double()
-        images = torch.linalg.lstsq(before, after).solution
-        return Turn(number, images.to(part.dtype))
+        rotated_units = torch.linalg.lstsq(before, after).solution
+        return Turn(number, rotated_units.to(part.dtype))
     return None
 
 
@@ -154,10 +154,12 @@ def find_text_config(case: Case) -> Any:
     return case.subject.text_config
 
 
-def list_rotating(text: Any) -> list[bool]:
+def list_rotating(text_config: Any) -> list[bool]:
     """Return True for each layer that the configuration or architecture lets rotate."""
-    rotating = layers.list_rotating(text.model_type, registry.REFERENCE, text.to_dict())
-    return rotating or [True] * text.num_hidden_layers
+    rotating = layers.list_rotating(
+        text_config.model_type, registry.REFERENCE, text_config.to_dict()
+    )
+    return rotating or [True] * text_config.num_hidden_layers
 
 
 def compare_layers(case: Case) -> Statement:
@@ -195,13 +197,18 @@ def compare_frequencies(case: Case) -> Statement:
 
 def list_rotations(case: Case) -> list[dict[str, Any]]:
     """Return a row per layer that rotates, as `judge_layer` makes it."""
-    text = find_text_config(case)
-    reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
+    text_config = find_text_config(case)
+    reading = registry.read(
+        registry.RUNTIMES[registry.REFERENCE], text_config.to_dict()
+    )
     if reading.main_spec is None:
         raise CannotAskError(f"its configuration is not read: {reading.problem}")
-    kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
+    kinds = (
+        getattr(text_config, "layer_types", None)
+        or ["all"] * text_config.num_hidden_layers
+    )
 
-    is_of_transformers = type(text).__module__.startswith("transformers.models.")
+    is_of_transformers = type(text_config).__module__.startswith("transformers.models.")
     turns, positions = probe_turns(case)
     rows: list[dict[str, Any]] = []
     for layer, turn in turns.items():
@@ -255,7 +262,7 @@ def judge_layer(
         spec: the rotation that the configuration gives it.
         first_row: the row of the first layer; None for the first layer itself.
     """
-    width = turn.images.shape[-1]
+    width = turn.rotated_units.shape[-1]
     is_adjacent = first_row is not None and first_row["pairing"] == "adjacent"
     spec = replace(
         spec,
@@ -267,10 +274,10 @@ def judge_layer(
         # does not show.
         attention_factor=1.0,
     )
-    observed = observe_turn(turn.images, positions, spec)
+    observed = observe_turn(turn.rotated_units, positions, spec)
     if first_row is None and observed.partner == "adjacent":
         spec = replace(spec, pairing="interleaved")
-        observed = observe_turn(turn.images, positions, spec)
+        observed = observe_turn(turn.rotated_units, positions, spec)
 
     # In some models both queries and keys rotate in the opposite direction. The sine of
     # the first pair at the first position after 0 shows it.
@@ -297,11 +304,13 @@ def judge_layer(
     }
 
 
-def observe_turn(images: Tensor, positions: Sequence[int], spec: RopeSpec) -> Observed:
+def observe_turn(
+    rotated_units: Tensor, positions: Sequence[int], spec: RopeSpec
+) -> Observed:
     """Read cos and sin off unit vectors at position 0 and at all other positions."""
     all_positions = np.array([0, *positions], dtype=np.int64)
     unit_vectors = np.eye(spec.head_dim)
-    rotated = images.cpu().double().numpy()
+    rotated = rotated_units.cpu().double().numpy()
     after = np.concatenate([unit_vectors[None], rotated])
     # Components as small as this are errors of the least squares.
     after[np.abs(after) <= STILL] = 0.0

@@ -135,7 +135,7 @@ class Subject(ABC):
         return hasattr(self.code, "evict_keys")
 
     def evict(self, cache: Any, keep: Sequence[int]) -> None:
-        """Let the model's own code drop all keys except the ones in these slots.
+        """Let the model's own code drop all keys that are not in these slots.
 
         Its `evict_keys(cache, keep)` changes the cache, or returns another one.
         """
@@ -278,14 +278,14 @@ class TransformersSubject(Subject):
         cache: Any = None,
         visible: Tensor | None = None,
     ) -> Stages:
-        given: dict[str, Any] = {"input_ids": tokens.to(self.device)}
+        arguments: dict[str, Any] = {"input_ids": tokens.to(self.device)}
         if positions is not None:
-            given["position_ids"] = positions.to(self.device)
+            arguments["position_ids"] = positions.to(self.device)
         if visible is not None:
-            given["attention_mask"] = self._make_bias(visible)
+            arguments["attention_mask"] = self._make_bias(visible)
         elif segments is not None:
-            given["attention_mask"] = self._make_mask(segments, tokens.shape[1])
-        return self._call(given, cache)
+            arguments["attention_mask"] = self._make_mask(segments, tokens.shape[1])
+        return self._call(arguments, cache)
 
     def read_prompt(
         self,
@@ -297,15 +297,15 @@ class TransformersSubject(Subject):
     ) -> Stages:
         if not self.counts_images:
             return super().read_prompt(tokens, prompt)
-        given: dict[str, Any] = {"input_ids": tokens.to(self.device)}
-        given["mm_token_type_ids"] = prompt.kinds.to(self.device)
+        arguments: dict[str, Any] = {"input_ids": tokens.to(self.device)}
+        arguments["mm_token_type_ids"] = prompt.kinds.to(self.device)
         if positions is None:
-            given["image_grid_thw"] = prompt.grids.to(self.device)
+            arguments["image_grid_thw"] = prompt.grids.to(self.device)
         else:
-            given["position_ids"] = positions.to(self.device)
+            arguments["position_ids"] = positions.to(self.device)
         if segments is not None:
-            given["attention_mask"] = self._make_mask(segments, tokens.shape[1])
-        return self._call(given, cache)
+            arguments["attention_mask"] = self._make_mask(segments, tokens.shape[1])
+        return self._call(arguments, cache)
 
     @property
     def counts_images(self) -> bool:
@@ -317,10 +317,10 @@ class TransformersSubject(Subject):
             if hasattr(module, "rope_deltas"):
                 module.rope_deltas = None
 
-    def _call(self, given: dict[str, Any], cache: Any) -> Stages:
+    def _call(self, arguments: dict[str, Any], cache: Any) -> Stages:
         """Call the model with these arguments; return all stages."""
         if cache is not None:
-            given["past_key_values"] = cache["code_cache"]
+            arguments["past_key_values"] = cache["code_cache"]
         stages: Stages = []
 
         def keep(_: Any, __: Any, output: Any) -> None:
@@ -330,7 +330,9 @@ class TransformersSubject(Subject):
         with ExitStack() as hooks:
             for layer in self.layers:
                 hooks.enter_context(layer.register_forward_hook(keep))
-            output = self.model(**given, use_cache=cache is not None, return_dict=True)
+            output = self.model(
+                **arguments, use_cache=cache is not None, return_dict=True
+            )
         if cache is not None:
             cache["code_cache"] = output.get("past_key_values", cache["code_cache"])
         return [*stages, output.logits.clone()]

@@ -18,11 +18,11 @@ from ropelab.runs.config import (
     Config,
     Count,
     Counts,
+    EvaluationField,
     EvenCount,
     Formats,
+    ModelField,
     Natural,
-    OfEvaluation,
-    OfModel,
     Real,
 )
 
@@ -32,7 +32,7 @@ CANNOT_SHOW = (
 )
 VERSION = 6
 # The module with the functions of the experiment, imported when one of them is called.
-BODY = "ropelab.experiments.base.results"
+FUNCTIONS_MODULE = "ropelab.experiments.base.results"
 
 
 class BaseConfig(Config):
@@ -51,40 +51,40 @@ class BaseConfig(Config):
     context: Counts = Field(
         (32768,), description="context lengths in tokens, such as 1k,32k"
     )
-    model: OfModel[str] = Field(
+    model: ModelField[str] = Field(
         "", description="take unset options from this model (names: ropelab models)"
     )
-    head_dim: OfModel[EvenCount] = Field(128, description="features of one head")
-    rotary_dim: OfModel[EvenCount | None] = Field(
+    head_dim: ModelField[EvenCount] = Field(128, description="features of one head")
+    rotary_dim: ModelField[EvenCount | None] = Field(
         None, description="rotated features, if not all"
     )
-    kept: OfModel[Real] = Field(
+    kept: ModelField[Real] = Field(
         1.0, gt=0, le=1, description="share of the pairs that rotate (p-RoPE)"
     )
-    dropped: OfModel[Annotated[tuple[Natural, ...], AsList]] = Field(
+    dropped: ModelField[Annotated[tuple[Natural, ...], AsList]] = Field(
         (), description="single pairs that do not rotate, by number"
     )
     base: Base | None = Field(
         None, description="a base to judge, with its first failing position"
     )
-    method: OfModel[str] = Field(
+    method: ModelField[str] = Field(
         "unscaled",
         description=(
             "scaling of the given base; without a factor: context / the given train_len"
         ),
     )
-    train_base: OfModel[Base] = Field(
+    train_base: ModelField[Base] = Field(
         10000.0, description="base that the extension rules start from"
     )
     # The critical dimension and base of a model are undefined up to 2 pi tokens, so that
     # 7 is the shortest trained length.
-    train_len: OfModel[Count] = Field(
+    train_len: ModelField[Count] = Field(
         4096, ge=7, description="trained length in tokens"
     )
     test_len: Count | None = Field(
         None, ge=2, description="tokens to extend to, else the context"
     )
-    windows_up_to: OfEvaluation[Natural] = Field(
+    windows_up_to: EvaluationField[Natural] = Field(
         32768,
         description=(
             "longest context for which all windows are searched, not only the first and"
@@ -92,14 +92,14 @@ class BaseConfig(Config):
             " square"
         ),
     )
-    layers: OfEvaluation[Count] = Field(
+    layers: EvaluationField[Count] = Field(
         32, description="attention layers, for Liu's stability bound"
     )
     # The default is ours: the summaries of Liu's paper name no value.
-    coherence: OfEvaluation[Real] = Field(
+    coherence: EvaluationField[Real] = Field(
         0.9, gt=0, lt=1, description="slowest cosine that Liu's bound keeps"
     )
-    formats: OfEvaluation[Formats] = Field(
+    formats: EvaluationField[Formats] = Field(
         ("float32", "bfloat16", "float16"), description="number formats"
     )
 

@@ -35,8 +35,8 @@ def answer(tables: Tables) -> str:
     text = _describe_bound(bound, tables["windows"])
     text += " How far trained models reach is another question (docs/findings.md)."
     # This table is empty if the user gives no base.
-    for given in given_base.tail(1).itertuples():
-        text += _describe_given(given)
+    for row in given_base.tail(1).itertuples():
+        text += _describe_given(row)
     if len(published) >= FEWEST_PUBLISHED:
         text += _describe_published(published, tables["fits"])
     return text
@@ -72,26 +72,26 @@ def _describe_bound(bound: Any, windows: pd.DataFrame) -> str:
     return text
 
 
-def _describe_given(given: Any) -> str:
+def _describe_given(row: Any) -> str:
     """Judge the given base, from a row of the table `given_base`."""
     method = ""
-    if given.method != "unscaled":
-        method = f" with {given.method}"
-    if isinstance(given.factor_from, str):
-        method += f", its factor {given.factor_from},"
+    if row.method != "unscaled":
+        method = f" with {row.method}"
+    if isinstance(row.factor_from, str):
+        method += f", its factor {row.factor_from},"
 
-    if given.admissible:
+    if row.admissible:
         verdict = "is admissible there"
     else:
-        first_failing = given.first_failing_position_tokens
+        first_failing = row.first_failing_position_tokens
         verdict = f"fails first at position {first_failing:.0f}"
-    base = write_parameter(given.base).removesuffix(".0")
+    base = write_parameter(row.base).removesuffix(".0")
     return f" Base {base}{method} {verdict}."
 
 
 def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
-    """Count the published bases that are larger than necessary, and those that fail, and
-    compare how published, exact and recommended bases grow with the context.
+    """Count the published bases that are larger than necessary, and the bases that fail,
+    and compare how published, exact and recommended bases grow with the context.
     """
     fit_by_set = fits.set_index("values")
     # An exponent depends on the contexts that it is fitted to. If there are fits to the

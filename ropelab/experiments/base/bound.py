@@ -139,7 +139,7 @@ class SearchState:
     `start` and `settled` are natural logarithms of bases.
     """
 
-    # No base below this one is admissible.
+    # No base below this base is admissible.
     start: float = 0.0
     # From this base on all bases are admissible for `settled_tokens` tokens.
     settled: float = math.inf
@@ -212,7 +212,7 @@ def search_bases(
 
     *shorter, context = lengths
     for length in shorter:
-        # The next search starts from the first window of this one.
+        # The next search starts from the first window of this search.
         walk = _make_walk(similarity, length, state)
         state = state.advance(length, _find_first(walk, state.start))
 

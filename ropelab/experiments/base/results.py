@@ -259,7 +259,7 @@ def _fit_power(points: pd.DataFrame) -> tuple[float, float, float]:
     """
     logarithms = np.log(points.to_numpy(dtype=np.float64))
     log_context, log_base = logarithms.T
-    # A column for the slope and one for the intercept.
+    # A column for the slope and a column for the intercept.
     design = np.stack((log_context, np.ones_like(log_context)), axis=1)
     solution, *_ = np.linalg.lstsq(design, log_base, rcond=None)
     slope, intercept = solution

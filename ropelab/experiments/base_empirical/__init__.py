@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from ropelab.models.tasks.config import Heads, RotatedHeadDim, ShapedConfig, TrainLen
-from ropelab.runs.config import Bases, Count, OfEvaluation, Some
+from ropelab.runs.config import Bases, Count, EvaluationField, NonEmptyTuple
 
 CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies,"
@@ -22,7 +22,7 @@ CANNOT_SHOW = (
 )
 VERSION = 8
 # The module with the functions of the experiment, imported when one of them is called.
-BODY = "ropelab.experiments.base_empirical.retrieval"
+FUNCTIONS_MODULE = "ropelab.experiments.base_empirical.retrieval"
 
 
 class BaseEmpiricalConfig(ShapedConfig):
@@ -37,7 +37,7 @@ class BaseEmpiricalConfig(ShapedConfig):
         (30.0, 300.0, 10000.0), description="bases; the largest is the reference"
     )
     train_len: TrainLen = 256
-    tasks: Some[Literal["text", "copy", "associative_recall"]] = Field(
+    tasks: NonEmptyTuple[Literal["text", "copy", "associative_recall"]] = Field(
         ("text", "copy", "associative_recall"),
         description=(
             "what is measured: text (its loss), copy (of a repeated stretch of random"
@@ -46,7 +46,7 @@ class BaseEmpiricalConfig(ShapedConfig):
     )
     heads: Heads = 1
     head_dim: RotatedHeadDim = 64
-    sequences: OfEvaluation[Count] = Field(
+    sequences: EvaluationField[Count] = Field(
         48,
         description="contexts; each one asks for recall at every tested distance",
     )

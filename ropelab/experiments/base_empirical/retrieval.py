@@ -284,7 +284,7 @@ def _count_failures(accuracies: pd.DataFrame) -> dict[str, int]:
 def _average_accuracy(trials: pd.DataFrame, base: float) -> Interval:
     """Return the share of right answers under a base, over seeds and sequences.
 
-    Each sequence counts once: its trials are those at all its distances.
+    Each sequence counts once: its trials are the trials at all its distances.
     """
     trials_of_base = trials[trials["base"] == base]
     groups = trials_of_base.groupby(["seed", "sequence"])
@@ -453,8 +453,8 @@ def _describe_limits(decided: pd.DataFrame) -> list[str]:
     sentences = []
     # Tasks with the same limits share a sentence.
     for values, tasks in with_bound.groupby(columns, sort=False)["task"]:
-        base, works_at, fails_at, bound, bound_ratio, *others = values
-        quarter, quarter_ratio, before, failing = others
+        base, works_at, fails_at, bound, bound_ratio, *nearby_limits = values
+        quarter, quarter_ratio, before, failing = nearby_limits
         verb = "work" if len(tasks) > 1 else "works"
         near_by = ""
         if failing:

@@ -24,7 +24,7 @@ from ropelab.models.tasks.config import (
     TokensPerStep,
     TrainLen,
 )
-from ropelab.runs.config import Count, Names, OfEvaluation, Some
+from ropelab.runs.config import Count, EvaluationField, Names, NonEmptyTuple
 from ropelab.runs.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ DESIGNS = (
 # The encoding whose trained models are tested under methods, too.
 TRAINED_ROPE = "rope"
 # The module with the functions of the experiment, imported when one of them is called.
-BODY = "ropelab.experiments.encodings.quality"
+FUNCTIONS_MODULE = "ropelab.experiments.encodings.quality"
 
 
 class EncodingsConfig(ShapedConfig):
@@ -81,7 +81,7 @@ class EncodingsConfig(ShapedConfig):
             " such as yarn,rerope: is a design better than a change at test time?"
         ),
     )
-    tasks: Some[Literal["text", "copy"]] = Field(
+    tasks: NonEmptyTuple[Literal["text", "copy"]] = Field(
         ("text", "copy"),
         description=(
             "what is measured: text (its loss), copy (of a repeated stretch of random"
@@ -90,7 +90,7 @@ class EncodingsConfig(ShapedConfig):
     )
     tokens_per_step: TokensPerStep = 4096
     first_window: FirstWindow = 16
-    sequences: OfEvaluation[Count] = Field(
+    sequences: EvaluationField[Count] = Field(
         24,
         description=(
             "contexts of each length; each one asks for recall at every tested distance"

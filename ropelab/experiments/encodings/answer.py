@@ -249,9 +249,9 @@ def _list_best(values: pd.DataFrame, metric: str, label_of: pd.Series) -> str:
     for name in best:
         value = _write_value(values, name, metric)
         texts.append(f"{label_of[name]} at {value}")
-    others = len(values) - len(best)
-    if others:
-        texts.append(f"{others} more")
+    further_count = len(values) - len(best)
+    if further_count:
+        texts.append(f"{further_count} more")
     return join_names(texts)
 
 

@@ -161,14 +161,14 @@ def _pair_published() -> list[PlacePair]:
 
 
 def _compare_places(
-    values: ValuesByPlace, wanted: Sequence[PlacePair], columns: Sequence[str]
+    values: ValuesByPlace, comparisons: Sequence[PlacePair], columns: Sequence[str]
 ) -> pd.DataFrame:
     """Return a row per comparison whose two places have values.
 
     `columns` are the names of the columns that identify a comparison.
     """
     pairs = []
-    for comparison in wanted:
+    for comparison in comparisons:
         first = comparison.first
         second = comparison.second
         if first not in values or second not in values:

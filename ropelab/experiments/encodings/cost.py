@@ -204,22 +204,22 @@ def count_kept_bytes(owner: object) -> int:
     visited_ids: set[int] = set()
     unvisited = [owner]
     while unvisited:
-        held = unvisited.pop()
-        if id(held) in visited_ids:
+        member = unvisited.pop()
+        if id(member) in visited_ids:
             continue
-        visited_ids.add(id(held))
+        visited_ids.add(id(member))
 
-        is_of_ropelab = type(held).__module__.startswith("ropelab.")
-        if isinstance(held, Tensor):
-            bytes_by_address[held.data_ptr()] = held.untyped_storage().nbytes()
-        elif isinstance(held, np.ndarray):
-            bytes_by_address[held.ctypes.data] = held.nbytes
-        elif isinstance(held, dict):
-            unvisited.extend(held.values())
-        elif isinstance(held, tuple | list):
-            unvisited.extend(held)
-        elif isinstance(held, nn.Module) or is_of_ropelab:
-            unvisited.extend(vars(held).values())
+        is_of_ropelab = type(member).__module__.startswith("ropelab.")
+        if isinstance(member, Tensor):
+            bytes_by_address[member.data_ptr()] = member.untyped_storage().nbytes()
+        elif isinstance(member, np.ndarray):
+            bytes_by_address[member.ctypes.data] = member.nbytes
+        elif isinstance(member, dict):
+            unvisited.extend(member.values())
+        elif isinstance(member, tuple | list):
+            unvisited.extend(member)
+        elif isinstance(member, nn.Module) or is_of_ropelab:
+            unvisited.extend(vars(member).values())
     return sum(bytes_by_address.values())
 
 

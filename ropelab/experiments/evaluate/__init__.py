@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 from pydantic import BeforeValidator, ByteSize, Field, model_validator
 
 from ropelab.models.tasks import config
-from ropelab.runs.config import Config, Count, Names, OfEvaluation, OfModel
+from ropelab.runs.config import Config, Count, EvaluationField, ModelField, Names
 from ropelab.runs.errors import require
 from ropelab.runs.sentences import join_names, write_count
 from ropelab.runs.spelling import read_format, read_number
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ropelab.runs.tables import Tables
 
 # The module with the functions of the experiment, imported when one of them is called.
-BODY = "ropelab.experiments.evaluate.results"
+FUNCTIONS_MODULE = "ropelab.experiments.evaluate.results"
 CANNOT_SHOW = (
     "How other models behave: a released model speaks for itself alone. And what"
     " fine-tuning under a method would bring: nothing is trained."
@@ -63,31 +63,31 @@ class EvaluateConfig(Config):
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
     against: config.Against = Field("", exclude_if=lambda name: not name)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
-    documents: OfEvaluation[Count] = Field(
+    documents: EvaluationField[Count] = Field(
         10, description="documents the text is measured on"
     )
-    sequences: OfEvaluation[Count] = Field(
+    sequences: EvaluationField[Count] = Field(
         4, description=config.TEXTS["about"]["sequences"]
     )
     depths: config.Depths = (0, 25, 50, 75, 100)
     corpus: config.CorpusPath = ""
-    packed: OfEvaluation[bool] = Field(
+    packed: EvaluationField[bool] = Field(
         False, description="join documents and cut, instead of taking their heads"
     )
-    bos: OfEvaluation[Literal["auto", "yes", "no"]] = Field(
+    bos: EvaluationField[Literal["auto", "yes", "no"]] = Field(
         "auto",
         description=(
             "begin with the beginning-of-sequence token; auto: as the tokenizer does"
         ),
     )
     device: config.DeviceField = "auto"
-    dtype: OfModel[Annotated[Format, BeforeValidator(read_format)]] = Field(
+    dtype: ModelField[Annotated[Format, BeforeValidator(read_format)]] = Field(
         "auto", description="of weights; auto: as stored; angles are in float32"
     )
-    device_map: OfModel[Literal["none", "auto"]] = Field(
+    device_map: ModelField[Literal["none", "auto"]] = Field(
         "none", exclude=True, description="auto: spread the model over all devices"
     )
-    limit_memory: OfModel[ByteSize | None] = Field(
+    limit_memory: ModelField[ByteSize | None] = Field(
         None,
         gt=0,
         exclude=True,

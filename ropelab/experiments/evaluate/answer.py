@@ -182,10 +182,10 @@ def _count_found(row: pd.Series, tables: Tables) -> str:
     counts = []
     for label in (row["best"], AS_SHIPPED):
         rows = table[table["label"] == label]
-        found = round((rows["accuracy"] * rows["trials"]).sum())
-        counts.append((found, int(rows["trials"].sum())))
-    (found, trials), (found_unmodified, _) = counts
-    return f"{found} of {trials}, unmodified {found_unmodified}"
+        found_count = round((rows["accuracy"] * rows["trials"]).sum())
+        counts.append((found_count, int(rows["trials"].sum())))
+    (found_count, trials), (found_unmodified, _) = counts
+    return f"{found_count} of {trials}, unmodified {found_unmodified}"
 
 
 def summary(tables: Tables) -> pd.DataFrame:

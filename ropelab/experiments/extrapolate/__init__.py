@@ -14,7 +14,14 @@ from pydantic import Field, model_validator
 
 from ropelab.models.methods.registry import METHODS
 from ropelab.models.tasks import config
-from ropelab.runs.config import Base, Count, Natural, OfEvaluation, OfModel, Some
+from ropelab.runs.config import (
+    Base,
+    Count,
+    EvaluationField,
+    ModelField,
+    Natural,
+    NonEmptyTuple,
+)
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.sentences import join_names
 
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from ropelab.models.methods.method import Method
 
 # The module with the functions of the experiment, imported when one of them is called.
-BODY = "ropelab.experiments.extrapolate.results"
+FUNCTIONS_MODULE = "ropelab.experiments.extrapolate.results"
 CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are"
     " trained for minutes; the method that wins here need not win there."
@@ -31,7 +38,7 @@ CANNOT_SHOW = (
 VERSION = 7
 # A number that replaces the preset's number if the user gives it.
 InsteadOfPreset = Annotated[
-    OfModel[Count | None], Field(exclude_if=lambda count: count is None)
+    ModelField[Count | None], Field(exclude_if=lambda count: count is None)
 ]
 # An arm is a way to evaluate a model: without fine-tuning, after it, trained at the tested
 # length (the ceiling), or with counts of n-grams (the cache).
@@ -79,7 +86,7 @@ class ExtrapolateConfig(config.TaskConfig):
 
     train_len: config.TrainLen = 2048
     test_len: config.TestLen = 8192
-    methods: Some[str] = Field(
+    methods: NonEmptyTuple[str] = Field(
         DEFAULT_METHODS,
         description=(
             "methods with their parameters, such as yarn(beta_fast=8),ntk(factor=8);"
@@ -90,35 +97,39 @@ class ExtrapolateConfig(config.TaskConfig):
     )
     factor: config.Factor = None
     tasks: config.Tasks = ("text", "copy", "copy_in_text")
-    arms: Some[ArmName] = Field(
+    arms: NonEmptyTuple[ArmName] = Field(
         ("zero_shot",), description=config.TEXTS["extrapolate"]["arms"]
     )
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
     against: config.Against = Field("", exclude_if=lambda name: not name)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
-    search: OfEvaluation[Natural] = Field(
+    search: EvaluationField[Natural] = Field(
         0, description=config.TEXTS["extrapolate"]["search"]
     )
-    base: OfModel[Base] = Field(
+    base: ModelField[Base] = Field(
         10000.0, description="base of the rotary frequencies in training"
     )
     head_dim: config.RotatedHeadDim = 64
-    preset: OfModel[Literal["tiny", "small", "medium", "base", "large", "xl"]] = Field(
-        "small",
-        description=(
-            "size of the model: about 0.4, 1, 4, 11, 38 or 120 million parameters"
-        ),
+    preset: ModelField[Literal["tiny", "small", "medium", "base", "large", "xl"]] = (
+        Field(
+            "small",
+            description=(
+                "size of the model: about 0.4, 1, 4, 11, 38 or 120 million parameters"
+            ),
+        )
     )
-    steps: OfModel[Count | None] = Field(
+    steps: ModelField[Count | None] = Field(
         None, description="training steps, if not the preset's"
     )
     tokens_per_step: InsteadOfPreset = Field(
         None, description="tokens in a training step, likewise"
     )
     heads: InsteadOfPreset = Field(None, description="heads of a layer, likewise")
-    finetune_steps: OfModel[Count] = Field(30, description="steps of the finetuned arm")
-    finetune_len: OfModel[Count | None] = Field(
+    finetune_steps: ModelField[Count] = Field(
+        30, description="steps of the finetuned arm"
+    )
+    finetune_len: ModelField[Count | None] = Field(
         None,
         description="length of the finetuned arm, in tokens, test_len if not given",
     )
@@ -132,7 +143,7 @@ class ExtrapolateConfig(config.TaskConfig):
     )
     seeds: config.Seeds = (0,)
     documents: config.Documents = 50
-    sequences: OfEvaluation[Count] = Field(
+    sequences: EvaluationField[Count] = Field(
         12, description=config.TEXTS["about"]["sequences"]
     )
     depths: config.Depths = (0, 25, 50, 75, 100)

@@ -20,17 +20,17 @@ PRETRAINED_VALUES: dict[str, Any] = {
 }
 
 
-def describe_pretrained(given: Mapping[str, Any]) -> str:
+def describe_pretrained(typed_values: Mapping[str, Any]) -> str:
     """Say which models that come with ropelab can answer; empty if no model can.
 
-    `given` has the values of a config that are not the defaults.
+    `typed_values` has the values of a config that are not the defaults.
     """
     # The models by the seeds that they were trained with.
     models = list_pretrained()
     for name, value in PRETRAINED_VALUES.items():
-        if given.get(name, value) != value:
+        if typed_values.get(name, value) != value:
             return ""
-    seeds = given.get("seeds", tuple(models))
+    seeds = typed_values.get("seeds", tuple(models))
     if not models or not set(seeds).issubset(models):
         return ""
 

@@ -18,7 +18,7 @@ from ropelab.runs.config import (
     Config,
     Count,
     EvenCount,
-    OfModel,
+    ModelField,
     Real,
 )
 from ropelab.runs.sentences import write_number
@@ -29,7 +29,7 @@ CANNOT_SHOW = (
 )
 VERSION = 4
 # The module with the functions of the experiment, imported when one of them is called.
-BODY = "ropelab.experiments.freqs.pairs"
+FUNCTIONS_MODULE = "ropelab.experiments.freqs.pairs"
 
 
 class FreqsConfig(Config):
@@ -43,18 +43,18 @@ class FreqsConfig(Config):
         "train_len",
     )
 
-    model: OfModel[str] = Field(
+    model: ModelField[str] = Field(
         "", description="take unset options from this model (names: ropelab models)"
     )
-    base: OfModel[Base] = Field(10000.0, description="base of the frequencies")
-    head_dim: OfModel[EvenCount] = Field(128, description="features of one head")
-    rotary_dim: OfModel[EvenCount | None] = Field(
+    base: ModelField[Base] = Field(10000.0, description="base of the frequencies")
+    head_dim: ModelField[EvenCount] = Field(128, description="features of one head")
+    rotary_dim: ModelField[EvenCount | None] = Field(
         None, description="rotated features, if not all"
     )
-    train_len: OfModel[Count] = Field(
+    train_len: ModelField[Count] = Field(
         4096, ge=2, description="trained length in tokens, before scaling"
     )
-    extended_len: OfModel[Count | None] = Field(
+    extended_len: ModelField[Count | None] = Field(
         None,
         description="length of training after scaling by the method, if there was any",
     )
@@ -73,13 +73,13 @@ class FreqsConfig(Config):
             "(table: ropelab methods), unless given among their parameters"
         ),
     )
-    sections: OfModel[Annotated[tuple[Count, ...], AsSequence]] = Field(
+    sections: ModelField[Annotated[tuple[Count, ...], AsSequence]] = Field(
         (),
         description=(
             "pairs per axis of a position, such as 16,24,24 for time, height and width"
         ),
     )
-    layout: OfModel[Layout] = Field(
+    layout: ModelField[Layout] = Field(
         "mrope",
         description=(
             "of sections: mrope (runs of pairs), mrope_interleaved (alternating), axial"

@@ -23,12 +23,12 @@ from ropelab.runs.config import (
     Base,
     Config,
     Count,
+    EvaluationField,
     EvenCount,
     Formats,
+    ModelField,
     Names,
     Natural,
-    OfEvaluation,
-    OfModel,
     Positive,
 )
 from ropelab.runs.errors import check_known
@@ -40,7 +40,7 @@ CANNOT_SHOW = (
 )
 VERSION = 11
 # The module with the functions of the experiment, imported when one of them is called.
-BODY = "ropelab.experiments.precision.results"
+FUNCTIONS_MODULE = "ropelab.experiments.precision.results"
 
 # The encodings of a position: by one frequency, by the frequencies of RoPE, or by the
 # frequencies of the sinusoidal encoding.
@@ -66,26 +66,26 @@ class PrecisionConfig(Config):
     )
 
     # The model is not stored with the run, but the values that the model fills in are.
-    model: OfModel[str] = Field(
+    model: ModelField[str] = Field(
         "",
         exclude=True,
         description="take unset options from this model (names: ropelab models)",
     )
-    base: OfModel[Base] = Field(1e6, description="base of the rotary frequencies")
-    head_dim: OfModel[EvenCount] = Field(64, description="features of one head")
-    rotary_dim: OfModel[EvenCount | None] = Field(
+    base: ModelField[Base] = Field(1e6, description="base of the rotary frequencies")
+    head_dim: ModelField[EvenCount] = Field(64, description="features of one head")
+    rotary_dim: ModelField[EvenCount | None] = Field(
         None, description="rotated features, if not all"
     )
-    method: OfModel[str] = Field(
+    method: ModelField[str] = Field(
         "unscaled", description="method; its factor by default length / train_len"
     )
-    train_len: OfModel[Count] = Field(
+    train_len: ModelField[Count] = Field(
         8192, ge=2, description="trained length in tokens, for the method"
     )
-    model_dim: OfModel[EvenCount] = Field(
+    model_dim: ModelField[EvenCount] = Field(
         512, description="width of the sinusoidal encoding (base 10000)"
     )
-    period: OfModel[Positive] = Field(
+    period: ModelField[Positive] = Field(
         1e6, ge=1e-9, description="period of the single frequency, in tokens"
     )
     length: Count = Field(131072, ge=2, description="number of positions")
@@ -142,23 +142,23 @@ class PrecisionConfig(Config):
             "positions along each axis, by default 10000 frames, 4096 rows and columns"
         ),
     )
-    tolerance: OfEvaluation[Positive] = Field(
+    tolerance: EvaluationField[Positive] = Field(
         0.01, lt=3.14, description="an angle is wrong if it is off by more, in radians"
     )
-    long_lengths: OfEvaluation[Annotated[tuple[Count, ...], AsLengths]] = Field(
+    long_lengths: EvaluationField[Annotated[tuple[Count, ...], AsLengths]] = Field(
         (1048576, 10_000_000), description="further lengths for float32 angles"
     )
     explain: Natural | None = Field(
         None, description="a position to explain, format by format, or cast by cast"
     )
     explain_pair: Natural = Field(0, description="the pair in which it is explained")
-    samples: OfEvaluation[Count] = Field(
+    samples: EvaluationField[Count] = Field(
         1024, description="positions at which steps of one token are sampled"
     )
-    draws: OfEvaluation[Count] = Field(
+    draws: EvaluationField[Count] = Field(
         32, description="random queries and keys per score"
     )
-    seed: OfEvaluation[Natural] = Field(
+    seed: EvaluationField[Natural] = Field(
         0, description="seed of the random queries and keys"
     )
 

@@ -70,7 +70,7 @@ def list_entries(config: PrecisionConfig) -> list[Entry]:
 def _list_stages(config: PrecisionConfig) -> list[Entry]:
     """Return an entry for each stage and format, in which only that stage is rounded.
 
-    The formats are those of --formats, or else STAGE_FORMATS.
+    The formats are given by --formats, or else by STAGE_FORMATS.
     """
     default = PrecisionConfig.model_fields["formats"].default
     formats = list(STAGE_FORMATS)

@@ -51,7 +51,7 @@ WHOLE_NUMBERS = [
     "resolved_from_tokens",
     "first_losing_pair",
 ]
-# The order of the tables: first those about encodings, then those about casts.
+# The order of the tables: first the tables about encodings, then the tables about casts.
 ORDER = (
     "neighbours",
     "resolution",

@@ -57,7 +57,7 @@ def measure_keys(
         advance: is called with the share of the work that was done.
     """
     spectrum = make_spectrum(config)
-    # Keys are at random positions below this one.
+    # Keys are at random positions below this position.
     end = config.offset + config.length
 
     rows = []

@@ -21,7 +21,14 @@ from ropelab.models.tasks.config import (
     TestLen,
     TrainLen,
 )
-from ropelab.runs.config import AsList, Base, Count, OfEvaluation, OfModel, Some
+from ropelab.runs.config import (
+    AsList,
+    Base,
+    Count,
+    EvaluationField,
+    ModelField,
+    NonEmptyTuple,
+)
 from ropelab.runs.spelling import split_list
 
 if TYPE_CHECKING:
@@ -34,7 +41,7 @@ CANNOT_SHOW = (
 )
 VERSION = 4
 # The module with the functions of the experiment, imported when one of them is called.
-BODY = "ropelab.experiments.spectrum.schemes"
+FUNCTIONS_MODULE = "ropelab.experiments.spectrum.schemes"
 # The default schemes. The field `schemes` of the config explains the notation.
 SCHEMES = split_list(
     "unscaled, one(period=1e6), one(period=32), one(period=32, pairs=8),"
@@ -58,7 +65,7 @@ class SpectrumConfig(ShapedConfig):
 
     train_len: TrainLen = 128
     test_len: TestLen = 512
-    schemes: Some[str] = Field(
+    schemes: NonEmptyTuple[str] = Field(
         tuple(SCHEMES),
         description=(
             "frequencies to train with: one(period=..., pairs=...) or spaced(n=...,"
@@ -75,25 +82,25 @@ class SpectrumConfig(ShapedConfig):
             " scheme"
         ),
     )
-    tasks: Some[Literal["text", "copy", "most_recent"]] = Field(
+    tasks: NonEmptyTuple[Literal["text", "copy", "most_recent"]] = Field(
         ("text", "copy", "most_recent"),
         description=(
             "what is measured: text (its loss), copy (of a repeated stretch of random"
             " symbols), most_recent (recall of the nearer of a key's two values)"
         ),
     )
-    base: OfModel[Base] = Field(
+    base: ModelField[Base] = Field(
         10000.0, description="base of the frequencies of unscaled RoPE"
     )
     steps: Steps = 600
     first_window: FirstWindow = 16
-    sequences: OfEvaluation[Count] = Field(
+    sequences: EvaluationField[Count] = Field(
         48,
         description=(
             "contexts of each length; each one asks for recall at every tested distance"
         ),
     )
-    draws: OfEvaluation[Count] = Field(
+    draws: EvaluationField[Count] = Field(
         200, le=2**16, description="random vectors of the arithmetic part"
     )
 

@@ -221,10 +221,10 @@ def make_representable_table(config: SpectrumConfig) -> pd.DataFrame:
 
 
 def _compare_values(
-    units: pd.DataFrame, column: str, plain: str, others: list[str]
+    units: pd.DataFrame, column: str, reference: str, other_values: list[str]
 ) -> pd.DataFrame:
-    """Compare every value of a column in `others` with the value `plain`, at each place
-    and for each metric.
+    """Compare every value of a column in `other_values` with the value `reference`, at
+    each place and for each metric.
     """
     pairs = []
     for metric_and_place, group in units.groupby(["metric", *PLACE], sort=False):
@@ -234,12 +234,12 @@ def _compare_values(
         by_unit = group.set_index(["seed", "unit"])
         values_of = dict(list(by_unit.groupby(column)["value"]))
 
-        for other in others:
+        for other in other_values:
             pair = Pair(
-                about=(other, plain, *metric_and_place),
+                about=(other, reference, *metric_and_place),
                 a=values_of[other],
-                b=values_of[plain],
-                names=(other, plain),
+                b=values_of[reference],
+                names=(other, reference),
                 measure=measure,
                 family=metric_and_place,
                 trials=trials,

@@ -195,10 +195,10 @@ class UndecidedIntervals:
         upper_halves[0] = middle
         upper_halves[2] = width
 
-        kept = np.flatnonzero(chosen_positions & chosen_intervals[self.owner])
-        positions = self.positions[kept]
+        chosen_indices = np.flatnonzero(chosen_positions & chosen_intervals[self.owner])
+        positions = self.positions[chosen_indices]
         new_numbers = chosen_intervals.cumsum() - 1
-        owner = new_numbers[self.owner[kept]]
+        owner = new_numbers[self.owner[chosen_indices]]
 
         return UndecidedIntervals(
             np.concatenate((lower_halves, upper_halves), axis=1),
@@ -280,7 +280,7 @@ def _bound_ranges(
     # the ends of this one.
     rounded_up = 0.5 * (1 + 1e-9)
     half_widths = (high - low) * rounded_up + np.spacing(high)
-    # The numbers from here on are those of each position.
+    # From here on there is a number for each position.
     half_width = half_widths[owner]
     slope_bounds = (similarity.a * inv_freq).sum(-1)
     steepest = m * slope_bounds[owner]

@@ -142,10 +142,10 @@ class Similarity:
 
 @dataclass(frozen=True)
 class FixedSimilarity(Similarity):
-    """The sum for fixed frequencies, those of a scaling plan, whatever the base.
+    """The sum for the fixed frequencies of a scaling plan, whatever the base.
 
     S is the same at every u. The methods about slopes and curvature do not describe it.
-    The exponents are those before scaling, and only their number is used.
+    The exponents are the exponents before scaling, and only their number is used.
     """
 
     # The frequencies in radians per token.

@@ -99,7 +99,7 @@ def find_first_equal(
     for low, high in cut_into_blocks(start, stop, BLOCK):
         positions = list_positions(low, high + 1)
         angles = chain.angles(positions, slowest)[0]
-        # The angles of positions, and those of the positions after them.
+        # The angles of positions, and the angles of the positions after them.
         own_angles = angles[:-1]
         next_angles = angles[1:]
         # Most angles are more than two spacings apart. Steps 3 and 4 of the proof in
@@ -134,7 +134,7 @@ def make_walls_table(
 ) -> pd.DataFrame:
     """Return the first positions that are stored like the next, by plan and base.
 
-    There is such a position for the slowest pair, and one for the whole encoding. A
+    There is such a position for the slowest pair, and another for the whole encoding. A
     position is missing if it is not below SEARCHED_POSITIONS. ``proved_below_position``
     holds for every base and every pair.
     """

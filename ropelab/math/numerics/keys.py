@@ -244,9 +244,9 @@ def parse_keys(text: str) -> KeyFormat:
     >>> parse_keys("int4(before,channel)").label, parse_keys("int8(token)").label
     ('int4(channel, before)', 'int8')
     """
-    number, opening, rest = text.partition("(")
+    number, opening, after_opening = text.partition("(")
     number = check_known("format of keys", number.strip(), SCALE_SETS)
-    in_brackets, closing, after_brackets = rest.partition(")")
+    in_brackets, closing, after_brackets = after_opening.partition(")")
     if bool(opening) != bool(closing) or after_brackets.strip():
         raise InputError(f"{text}: its brackets do not match")
 

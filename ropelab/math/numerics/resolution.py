@@ -216,8 +216,8 @@ class _Counter:
     proved: bool  # no two positions collide, so that nothing need be counted
     first_collision: int | None = None
     distinct_hashed: int = 0  # distinct encodings in the finished shares
-    rising: bool = True  # no number was below the one before it
-    falling: bool = True  # no number was above the one before it
+    rising: bool = True  # no number was below the number before it
+    falling: bool = True  # no number was above the number before it
     hashes: list[Integers] = field(default_factory=list)
     positions: list[Positions] = field(default_factory=list)
 

@@ -149,7 +149,7 @@ class Scaling(TypedMethod):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the frequencies to use while ``length`` tokens are in the context."""
-        # Static methods ignore ``length``; dynamic ones are the identity up to the
+        # Static methods ignore ``length``; dynamic methods are the identity up to the
         # trained length.
         raise NotImplementedError
 

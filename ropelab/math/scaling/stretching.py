@@ -69,8 +69,8 @@ class DynamicNtk(NtkAware):
     """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained
     length.
 
-    The length is that of the text. Texts up to L change nothing. In longer texts factor 1
-    stretches, too, by length / L, as in the runtimes.
+    The length is the length of the text. Texts up to L change nothing. In longer texts
+    factor 1 stretches, too, by length / L, as in the runtimes.
     """
 
     factor_means: ClassVar[str] = "factor on length/L - 1; 1 stretches by length/L"
@@ -121,12 +121,12 @@ def ntk_base(geometry: Geometry, factor: float) -> float:
 
 def blend(
     inv_freq: PerPair,
-    kept: PerPair,
+    kept_share: PerPair,
     stretch: float,
 ) -> PerPair:
-    """Return kept * theta + (1 - kept) * theta / stretch."""
-    divided = (1 - kept) * inv_freq / stretch
-    return kept * inv_freq + divided
+    """Return kept_share * theta + (1 - kept_share) * theta / stretch."""
+    divided = (1 - kept_share) * inv_freq / stretch
+    return kept_share * inv_freq + divided
 
 
 def pair_with_rotations(geometry: Geometry, r: float) -> float:
@@ -174,8 +174,8 @@ class _RotationsRamp(Stretching):
             # The ramp is a step. A tiny width avoids the division by 0.
             width = 1e-200
         r = rotations(geometry.inv_freq, geometry.trained_len)
-        kept = np.clip((r - slow) / width, 0, 1)
-        inv_freq = blend(geometry.inv_freq, kept, stretch)
+        kept_share = np.clip((r - slow) / width, 0, 1)
+        inv_freq = blend(geometry.inv_freq, kept_share, stretch)
         return RopePlan(inv_freq, stretch=stretch)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
@@ -272,8 +272,8 @@ class _RuntimeRamp(Scaling):
     def ramp_frequencies(
         self, geometry: Geometry, stretch: float
     ) -> Float[np.ndarray, " pairs"]:
-        kept = 1 - self.ramp(geometry)
-        return blend(geometry.inv_freq, kept, stretch)
+        kept_share = 1 - self.ramp(geometry)
+        return blend(geometry.inv_freq, kept_share, stretch)
 
 
 @method("yarn", "jquesnelle/yarn; transformers rope type 'yarn'")

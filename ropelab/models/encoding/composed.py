@@ -181,18 +181,18 @@ def _parse_named(text: str, shape: Shape) -> Encoding:
 
 
 def _build_every(text: str, arguments: Sequence[str], shape: Shape) -> PerLayer:
-    """Build `every(count, encoding)` or `every(count, encoding, others)`.
+    """Build `every(count, encoding)` or `every(count, encoding, other_layers)`.
 
     In each group of `count` layers the last layer has the encoding. The layers before
-    it have `others`, or RoPE if `others` is not given.
+    it have `other_layers`, or RoPE if `other_layers` is not given.
     """
     count = _parse_whole(text, arguments[0])
     _check_count(text, count, shape)
     last_of_group = arguments[1]
-    others = "rope"
+    other_layers = "rope"
     if len(arguments) > 2:
-        others = arguments[2]
-    texts = [others] * (count - 1)
+        other_layers = arguments[2]
+    texts = [other_layers] * (count - 1)
     texts.append(last_of_group)
     return _build_layers(text, texts, shape)
 

@@ -233,7 +233,7 @@ class Shaw(Encoding):
         return torch.cat((far_rows, near_rows, masked_rows), dim=-1)
 
     def _count_far_and_near(self, falling: FallingDistances) -> tuple[int, int]:
-        """Count the distances from CLIP on, and those from 0 to CLIP - 1."""
+        """Count the distances from CLIP on, and the distances from 0 to CLIP - 1."""
         largest = int(falling[0])
         far = max(0, largest + 1 - self.CLIP)
         near = min(largest + 1, self.CLIP)

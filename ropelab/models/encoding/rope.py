@@ -170,14 +170,14 @@ class Rope(Encoding):
         """
         cos, sin = self._look_up(positions)
         front = x[..., : self.rotary_dim]
-        rest = x[..., self.rotary_dim :]
+        unrotated = x[..., self.rotary_dim :]
 
         # The rotation is in float32 whatever the dtype of `x`: bfloat16 has no bits left
         # for a far angle.
         rotated = RotationInFloat32.apply(front, cos, sign * sin, self.pairing)
         if self.rotary_dim == x.shape[-1]:
             return rotated
-        return torch.cat([rotated, rest], dim=-1)
+        return torch.cat([rotated, unrotated], dim=-1)
 
     def _look_up(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cos and sin of positions, [tokens, pairs]; compute them if need be."""

@@ -113,8 +113,8 @@ class RoundedRope(Rope):
 
         rotated = torch.stack([rotated_first, rotated_second], pair_dim)
         rotated = rotated.flatten(-2).to(x.dtype)
-        rest = x[..., self.rotary_dim :]
-        all_features = torch.cat([rotated, rest], dim=-1)
+        unrotated = x[..., self.rotary_dim :]
+        all_features = torch.cat([rotated, unrotated], dim=-1)
         # Queries and keys enter the scores in the format of scores.
         return round_tensor(all_features, formats.score)
 

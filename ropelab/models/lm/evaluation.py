@@ -103,7 +103,7 @@ def compute_sliding_losses(
     model: EvaluableModel, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
     """Return the loss of each prediction in nats, given at most `window` tokens."""
-    # Each window begins `stride` tokens after the one before, and its last `stride`
+    # Each window begins `stride` tokens after the window before, and its last `stride`
     # predictions count. Each of these predictions has at least window - stride + 1
     # tokens of context. Tokens before the window do not influence it, not even through
     # lower layers, since each window is passed by itself.

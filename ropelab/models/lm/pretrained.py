@@ -124,10 +124,10 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
     return model
 
 
-def _list_differences(stored: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+def _list_differences(stored: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     """Return the names of the options in which two trainings differ."""
     differing = []
-    for entry, value in wanted.items():
+    for entry, value in expected.items():
         if stored[entry] == value:
             continue
         if not isinstance(value, dict):

@@ -150,7 +150,7 @@ class Training:
 
     @property
     def prerequisites(self) -> "tuple[Training, ...]":
-        """The cells that are computed before this one."""
+        """The cells that are computed before this cell."""
         return (self.start,) if self.start else ()
 
     @property

@@ -225,11 +225,14 @@ def make_optimizers(
 
     biases = list_biases(model)
     matrices_and_biases = {id(parameter) for parameter in (*matrices, *biases)}
-    others = []
+    other_parameters = []
     for parameter in model.parameters():
         if id(parameter) not in matrices_and_biases:
-            others.append(parameter)
-    optimizers: list[Optimizer] = [muon, make_adamw(others, recipe.other_rate)]
+            other_parameters.append(parameter)
+    optimizers: list[Optimizer] = [
+        muon,
+        make_adamw(other_parameters, recipe.other_rate),
+    ]
     if biases:
         optimizers.append(make_adamw(biases, recipe.matrix_rate))
     return optimizers

@@ -289,7 +289,7 @@ class ReleasedModel:
     def own_rotation(self, length: int) -> Rope:
         """Return the checkpoint's rotation of a context of that length."""
         if self.facts.rope_type == "default":
-            # The frequencies of the facts are in float64, those of the module in
+            # The frequencies of the facts are in float64, the frequencies of the module in
             # float32.
             return Rope(RopePlan(self.facts.geometry().inv_freq))
         return self.positions.read_rotation(length)

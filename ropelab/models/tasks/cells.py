@@ -45,7 +45,7 @@ class ModelCheck:
     title: ClassVar[str] = "loading the model"
     kind: ClassVar[str] = "given-checked"
     version: ClassVar[int] = 1
-    # The cells that are computed before this one: none.
+    # The cells that are computed before this cell: none.
     prerequisites: ClassVar[tuple[()]] = ()
 
     @property
@@ -177,7 +177,7 @@ class Evaluation:
 
     @property
     def prerequisites(self) -> "tuple[Training | ModelCheck | Evaluation, ...]":
-        """The cells that are computed before this one.
+        """The cells that are computed before this cell.
 
         They are the training of a model that is trained here, or the check of a
         released model and the probe.

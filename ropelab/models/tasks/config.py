@@ -16,14 +16,14 @@ from ropelab.runs.config import (
     Count,
     Device,
     Dtype,
+    EvaluationField,
     EvenCount,
+    ModelField,
     Names,
     Natural,
     Naturals,
-    OfEvaluation,
-    OfModel,
+    NonEmptyTuple,
     Positive,
-    Some,
 )
 from ropelab.runs.errors import InputError, make_name_error
 from ropelab.runs.files import read_table_beside
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ropelab.models.tasks.tokens import Text
 
 TrainLen = Annotated[
-    OfModel[Count], Field(description="length the models are trained at, in tokens")
+    ModelField[Count], Field(description="length the models are trained at, in tokens")
 ]
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
 # torch takes the lowest 32 bits of a seed, and the encoding of a model is drawn from the
@@ -44,30 +44,32 @@ TestLen = Annotated[Count, Field(description="length they are measured at, in to
 LARGEST_SEED = 2**31 - 1
 TrainingSeed = Annotated[Natural, Field(le=LARGEST_SEED)]
 Seeds = Annotated[
-    OfModel[Annotated[tuple[TrainingSeed, ...], AsLengths, Field(min_length=1)]],
+    ModelField[Annotated[tuple[TrainingSeed, ...], AsLengths, Field(min_length=1)]],
     Field(description="training seeds; each is a model of its own"),
 ]
 Documents = Annotated[
-    OfEvaluation[Count], Field(description="held-out documents the text is measured on")
+    EvaluationField[Count],
+    Field(description="held-out documents the text is measured on"),
 ]
-Layers = Annotated[OfModel[Count], Field(description="layers of the model")]
-Width = Annotated[OfModel[EvenCount], Field(description="width of the model")]
-Heads = Annotated[OfModel[Count], Field(description="heads of a layer")]
-HeadDim = Annotated[OfModel[EvenCount], Field(description="width of one head")]
+Layers = Annotated[ModelField[Count], Field(description="layers of the model")]
+Width = Annotated[ModelField[EvenCount], Field(description="width of the model")]
+Heads = Annotated[ModelField[Count], Field(description="heads of a layer")]
+HeadDim = Annotated[ModelField[EvenCount], Field(description="width of one head")]
 RotatedHeadDim = Annotated[
-    OfModel[EvenCount], Field(description="width of one head, all of it rotated")
+    ModelField[EvenCount], Field(description="width of one head, all of it rotated")
 ]
-Steps = Annotated[OfModel[Count], Field(description="training steps")]
+Steps = Annotated[ModelField[Count], Field(description="training steps")]
 TokensPerStep = Annotated[
-    OfModel[Count], Field(description="tokens in one training step")
+    ModelField[Count], Field(description="tokens in one training step")
 ]
 FirstWindow = Annotated[
-    OfModel[Count], Field(description="tokens in first windows; doubled to train_len")
+    ModelField[Count],
+    Field(description="tokens in first windows; doubled to train_len"),
 ]
 # The factor of all methods that have one and whose text names none; None: each method
 # computes its own.
 Factor = Annotated[
-    OfEvaluation[Positive | None],
+    EvaluationField[Positive | None],
     Field(
         exclude_if=lambda factor: factor is None,
         description=(
@@ -77,7 +79,7 @@ Factor = Annotated[
     ),
 ]
 CorpusPath = Annotated[
-    OfEvaluation[str],
+    EvaluationField[str],
     Field(
         description=(
             "text file or folder to use; empty: the standard library of this Python"
@@ -85,10 +87,10 @@ CorpusPath = Annotated[
     ),
 ]
 DeviceField = Annotated[
-    OfModel[Device], Field(description="where tensors are computed")
+    ModelField[Device], Field(description="where tensors are computed")
 ]
 DtypeField = Annotated[
-    OfModel[Dtype],
+    ModelField[Dtype],
     Field(
         description=(
             "number format of training; auto: bfloat16 where the processor has matrix "
@@ -130,12 +132,12 @@ def _check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 # The name of a task, or a reference to a task of the user.
 Task = Annotated[str, AfterValidator(_check_task)]
 Tasks = Annotated[
-    Some[Task],
+    NonEmptyTuple[Task],
     AfterValidator(_check_distinct),
     Field(description=TEXTS["about"]["tasks"]),
 ]
 Depths = Annotated[
-    OfEvaluation[Naturals],
+    EvaluationField[Naturals],
     Field(description="depths of a pass key in its text, in percent"),
 ]
 # The largest number of depths. Each key needs one of sixteen names
@@ -169,7 +171,7 @@ Casts = Annotated[Names, Field(description=TEXTS["about"]["casts"])]
 KeyFormats = Annotated[Names, Field(description=TEXTS["about"]["cache"])]
 Against = Annotated[str, Field(description=TEXTS["about"]["against"])]
 Offsets = Annotated[
-    OfEvaluation[Naturals],
+    EvaluationField[Naturals],
     Field(description="first positions of the text under each cast"),
 ]
 
@@ -391,7 +393,7 @@ class ShapedConfig(TaskConfig):
     head_dim: HeadDim = 32
     steps: Steps = 800
     tokens_per_step: TokensPerStep = 2048
-    lr_scale: OfModel[Positive] = Field(
+    lr_scale: ModelField[Positive] = Field(
         1.0,
         description="factor on both learning rates",
         exclude_if=lambda scale: scale == 1,

@@ -74,8 +74,8 @@ def make_task_beyond_training(
     # task.
     reference = write_reference(function_of_user)
     _, _, name = reference.partition(":")
-    own = (reference, fingerprint_source(function_of_user))
-    return replace(retrieval, name=name.replace(".", "_"), own=own)
+    function_and_source = (reference, fingerprint_source(function_of_user))
+    return replace(retrieval, name=name.replace(".", "_"), own=function_and_source)
 
 
 def make_task_inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:

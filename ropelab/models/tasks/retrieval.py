@@ -434,7 +434,7 @@ class NgramBaseline:
 
     task: Retrieval
     labels: ClassVar[tuple[tuple[str, object], ...]] = ()
-    # The cells that are computed before this one: none.
+    # The cells that are computed before this cell: none.
     prerequisites: ClassVar[tuple[()]] = ()
     kind: ClassVar[str] = "matched"
     version: ClassVar[int] = 2

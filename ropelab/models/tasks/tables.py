@@ -178,7 +178,7 @@ def average_over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, floa
 def make_tables(
     values_by_task: Mapping[str, TaskValues],
     config: EvaluationConfig,
-    plain: str,
+    baseline: str,
     short_contexts: Sequence[int],
     status: Mapping[str, str],
 ) -> dict[str, pd.DataFrame]:
@@ -187,7 +187,7 @@ def make_tables(
     Args:
         values_by_task: the results of each task.
         config: the configuration of the run.
-        plain: the name of the method that leaves the model as it was trained.
+        baseline: the name of the method that leaves the model as it was trained.
         short_contexts: lengths of contexts inside the trained length, in tokens. Methods
             are compared there, too, since a higher loss there is the cost of a method.
         status: for some tasks the value of the column `status` in their tables. The rows
@@ -196,7 +196,7 @@ def make_tables(
     tables: dict[str, pd.DataFrame] = {}
     compared_values: dict[str, TaskValues] = {}
     for task, values in values_by_task.items():
-        for name, table in _make_tables_of_task(task, values, config, plain).items():
+        for name, table in _make_tables_of_task(task, values, config, baseline).items():
             if task in status:
                 table = table.assign(status=status[task])
             tables[name] = table.assign(train_len_tokens=config.train_len)
@@ -209,11 +209,11 @@ def make_tables(
 
 
 def _make_tables_of_task(
-    task: str, values: TaskValues, config: EvaluationConfig, plain: str
+    task: str, values: TaskValues, config: EvaluationConfig, baseline: str
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of one task, by name."""
     if task == "text":
-        return _make_tables_of_text(values, config, plain)
+        return _make_tables_of_text(values, config, baseline)
     if task in TASKS_WITH_KEYS:
         table = _average_answers(values["answers"])
     else:
@@ -233,7 +233,7 @@ def _average_answers(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _make_tables_of_text(
-    values: TaskValues, config: EvaluationConfig, plain: str
+    values: TaskValues, config: EvaluationConfig, baseline: str
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of losses that have rows, by name."""
     last_windows = values["last_window"]
@@ -247,7 +247,7 @@ def _make_tables_of_text(
     contexts = table["context_tokens"]
     in_longest = table[contexts == contexts.max()]
     is_inside = contexts <= config.train_len
-    inside_of_plain = table[is_inside & (table["method"] == plain)]
+    inside_of_plain = table[is_inside & (table["method"] == baseline)]
 
     # Two documents may have the same name, so the number of the document is a key, too.
     keys = ["document", "name", "kind", "method", "factor", "arm"]

@@ -124,7 +124,7 @@ class EvaluationTask(ABC):
     def search_loss(self, model: EvaluableModel, mode: Mode) -> float:
         """Return the loss that a search for parameters lowers.
 
-        It is a loss on other sequences than the measured ones.
+        It is computed on other sequences than the sequences of the result.
         """
         raise NotImplementedError(f"nothing is searched on {self.name}")
 

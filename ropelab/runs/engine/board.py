@@ -1,7 +1,7 @@
 """The progress of cells, which are independent pieces of a run.
 
 The processes that compute cells send messages. The board, in the process that asked for
-the cells, shows them as progress lines: one for each running cell, and one for the
+the cells, shows them as progress lines: a line for each running cell, and a line for the
 whole.
 """
 
@@ -17,7 +17,7 @@ from ropelab.runs.cell import Advance, Cell, Progress, silent
 SECONDS_BETWEEN_MESSAGES = 0.2
 # The weight of the expected time when it is averaged with the measured time, in seconds.
 # The expected time is right within a factor of about two. It is better than the measured
-# time at first, because the first steps of a cell take longer than the later ones.
+# time at first, because the first steps of a cell take longer than the later steps.
 TRUSTED_SECONDS = 120.0
 # Arithmetic that is expected to take fewer seconds than this shows no progress.
 QUICK_SECONDS = 3.0

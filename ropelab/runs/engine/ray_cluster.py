@@ -18,7 +18,7 @@ from ropelab.runs.errors import InputError, MachineError, is_installed
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.temporary import PREFIX, TemporaryFolder
 
-# Variables of the environment that Ray reads. Those that the user has set stay.
+# Variables of the environment that Ray reads. The variables that the user has set stay.
 ENVIRONMENT = read_table_beside(__file__, "environment")["ray"]
 # The most characters of the path of Ray's folder. The path of a socket has at most 107
 # characters, and Ray's sockets have long paths below this folder.

@@ -46,7 +46,7 @@ class ControlStore:
         self._address = address
         self._stop = threading.Event()
         atexit.unregister(_leave_if_lost)
-        # Exit functions run in reverse order, so this one runs before Ray's own.
+        # Exit functions run in reverse order, so this function runs before Ray's own.
         atexit.register(_leave_if_lost, self)
         threading.Thread(target=self._watch, args=(self._stop,), daemon=True).start()
 
@@ -120,7 +120,7 @@ def _leave_if_lost(store: ControlStore) -> None:
 
     atexit.unregister(_leave_if_lost)
     atexit.unregister(ray.shutdown)
-    # `os._exit` runs no exit functions, so those that other code registered run now.
+    # `os._exit` runs no exit functions, so the exit functions of other code run now.
     atexit._run_exitfuncs()
     _end_now()
 

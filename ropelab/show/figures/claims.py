@@ -98,8 +98,8 @@ def draw_ledger(claims: pd.DataFrame) -> Figure:
     parts = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)
 
     panels = zip(parts[:, 0], groups.items(), row_counts, strict=True)
-    for part, (kind, group), row_count in panels:
-        _draw_verdicts(part, kind, group, row_count)
+    for panel, (kind, group), row_count in panels:
+        _draw_verdicts(panel, kind, group, row_count)
     return figure
 
 
@@ -112,7 +112,9 @@ def _count_rows(claims: pd.DataFrame) -> int:
     return max(2, int(claims["verdict"].value_counts().max()))
 
 
-def _draw_verdicts(part: SubFigure, kind: str, claims: pd.DataFrame, rows: int) -> None:
+def _draw_verdicts(
+    panel: SubFigure, kind: str, claims: pd.DataFrame, rows: int
+) -> None:
     """Draw a column for each verdict on claims of one kind of evidence."""
     verdicts = WORDS["verdicts"][kind]
     # The verdicts are in the order of the columns: the statement holds, holds with a
@@ -120,9 +122,9 @@ def _draw_verdicts(part: SubFigure, kind: str, claims: pd.DataFrame, rows: int) 
     _, _, negative_verdict, _ = verdicts
     negative_count = int((claims["verdict"] == negative_verdict).sum())
     title = WORDS["titles"][kind].format(len(claims), negative_count)
-    shapes.set_headline(part, title)
+    shapes.set_headline(panel, title)
 
-    axes = part.subplots(1, 4, sharey=True)
+    axes = panel.subplots(1, 4, sharey=True)
     bold = {"color": "white", "fontweight": "bold", "fontsize": 8.5}
     for ax, (verdict, (color, head)) in zip(axes, verdicts.items(), strict=True):
         ids = claims.loc[claims["verdict"] == verdict, "id"]

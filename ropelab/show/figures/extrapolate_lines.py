@@ -36,7 +36,7 @@ BASELINES = ("unscaled", AS_SHIPPED, WINDOW)
 
 @dataclass(frozen=True)
 class Lines:
-    """A figure with tokens along the axis: a line for each method, and one for the
+    """A figure with tokens along the axis: a line for each method, and a line for the
     sliding window.
     """
 
@@ -102,7 +102,7 @@ def draw_lines(lines: Lines) -> Figure:
         )
         drawn_x += [rows[lines.x].min(), rows[lines.x].max()]
 
-    # The lines of the sliding window are as long as those of the methods.
+    # The lines of the sliding window are as long as the lines of the methods.
     window = find_look(WINDOW)
     style = {"color": window.color, "linestyle": window.line, "label": WINDOW}
     left_end = min(drawn_x, default=lines.trained)
@@ -116,7 +116,7 @@ def draw_lines(lines: Lines) -> Figure:
         ax.set_xticks(lines.ticks)
     shapes.mark_value(ax, lines.trained, "trained length", "x")
     if lines.guessing is not None:
-        # Lines lie on and above that of guessing, so its name is below it.
+        # Lines lie on and above the line of guessing, so its name is below that line.
         words = f"guessing: {lines.guessing:.1%}"
         shapes.mark_value(ax, lines.guessing, words, up=-11)
     name_line_ends(ax)

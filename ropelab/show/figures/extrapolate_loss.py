@@ -30,7 +30,7 @@ from ropelab.show.figures.names import label_points
 from ropelab.show.figures.shapes import format_tokens
 from ropelab.show.looks import GREY, Look, find_look
 
-# The metrics of comparisons at the longest context, and at shorter ones.
+# The metrics of comparisons at the longest context, and at shorter contexts.
 LAST = "nll_last_window"
 SHORT = "nll_short_context"
 # The most methods in the figure by kind of text. It shows the best methods; more of them
@@ -329,8 +329,8 @@ def subtract_window(table: pd.DataFrame) -> pd.DataFrame:
     rows["window_arm"] = rows["arm"].where(has_window, "zero_shot")
 
     losses = windows.set_index(["name", "kind", "arm"])[NLL].rename("window")
-    others = rows[~is_window].join(losses, on=["name", "kind", "window_arm"])
-    return others.assign(above=others[NLL] - others["window"])
+    other_methods = rows[~is_window].join(losses, on=["name", "kind", "window_arm"])
+    return other_methods.assign(above=other_methods[NLL] - other_methods["window"])
 
 
 def write_kinds_title(shown: pd.DataFrame) -> str:

@@ -40,8 +40,8 @@ def find_words(task: str) -> tuple[str, str]:
     """Return two phrases about a task: one names what a model has to find (`symbols`),
     the other says that a method finds it (`finds symbols`).
     """
-    found, finds = WORDS["tasks"].get(task, (f"answers of {task}", f"solves {task}"))
-    return found, finds
+    sought, finds = WORDS["tasks"].get(task, (f"answers of {task}", f"solves {task}"))
+    return sought, finds
 
 
 def write_retrieval_title(
@@ -78,10 +78,10 @@ def write_retrieval_title(
     if near_by:
         details = f"{near_by}; {details}"
     if lead.tied:
-        others = f"{len(lead.tied)} others"
+        tied_methods = f"{len(lead.tied)} others"
         if len(lead.tied) <= MOST_NAMED:
-            others = join_names(lead.tied)
-        details = f"not shown to be better than {others}; {details}"
+            tied_methods = join_names(lead.tied)
+        details = f"not shown to be better than {tied_methods}; {details}"
     return f"{title}\n({details})"
 
 
@@ -154,7 +154,7 @@ def draw_by_distance(
     table: pd.DataFrame, task: str, title: str, methods: Mapping[str, pd.DataFrame]
 ) -> Figure:
     """Draw the share that each method finds at each distance, with bands."""
-    found, _ = find_words(task)
+    sought, _ = find_words(task)
     seeds = table["seed"].nunique()
     bands = shapes.write_range(seeds)
     trained = int(table["train_len_tokens"].iloc[0])
@@ -165,7 +165,7 @@ def draw_by_distance(
     if symbols and AS_SHIPPED not in methods:
         guessing = 1 / symbols
 
-    lines_below = [f"how far back the {found} stood (tokens; 1k: 1024)", bands]
+    lines_below = [f"how far back the {sought} stood (tokens; 1k: 1024)", bands]
     if WINDOW in methods and _are_asked_at_end(distances, trained):
         lines_below.append("asked for at the end, where sliding_window is nearly full")
     lines = Lines(
@@ -190,7 +190,7 @@ def _are_asked_at_end(distances: Sequence[int], trained: int) -> bool:
     """Return True if all questions of a context stand so near its end that the sliding
     window holds three quarters of the trained length or more there.
 
-    A window begins half of the trained length after the one before, so it may be half
+    A window begins half of the trained length after the window before, so it may be half
     full elsewhere. Questions stand side by side if the nearest source is before them.
     """
     tokens = len(distances) * WORDS["question"]["most_symbols"]
@@ -214,8 +214,8 @@ def draw_heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
     distances = [int(distance) for distance in sorted(rows["distance_tokens"].unique())]
     trained, _ = find_trained_and_longest(table)
     shapes.frame_column(ax, distances.index(_choose_distance(distances, trained)))
-    found, _ = find_words(task)
-    axes[-1, 0].set_xlabel(f"how far back the {found} stood (tokens; cells: recall)")
+    sought, _ = find_words(task)
+    axes[-1, 0].set_xlabel(f"how far back the {sought} stood (tokens; cells: recall)")
     shapes.set_headline(figure, title)
     return figure
 
@@ -265,10 +265,10 @@ def _write_depth_title(means: pd.Series, where: str) -> str:
     # A released model has the row AS_SHIPPED, models that were trained here have the row
     # `unscaled`. If both rows are missing, only the best share is named.
     baseline = AS_SHIPPED if AS_SHIPPED in means else "unscaled"
-    others = means.drop(baseline, errors="ignore")
+    means_of_methods = means.drop(baseline, errors="ignore")
     if baseline not in means:
-        return f"Up to {others.max():.2f} finds {where}"
+        return f"Up to {means_of_methods.max():.2f} finds {where}"
     share = f"{baseline} {means[baseline]:.2f}"
-    if others.empty or others.max() <= means[baseline]:
+    if means_of_methods.empty or means_of_methods.max() <= means[baseline]:
         return f"Nothing finds {where} more often than the model {share}"
-    return f"Methods find {where} with up to {others.max():.2f}, {share}"
+    return f"Methods find {where} with up to {means_of_methods.max():.2f}, {share}"

@@ -55,15 +55,18 @@ def _write_title_of_roles(roles: pd.Series, scaling: pd.Series) -> str:
     """Say how many pairs the method keeps, and how many it stretches by the factor."""
     counts = roles.value_counts()
     method = scaling["method"]
-    kept = counts.get("kept", 0)
+    kept_count = counts.get("kept", 0)
     stretched = counts.get("interpolated", 0)
     factor = f"{scaling['effective_factor']:.3g}"
-    if kept == len(roles):
-        return f"{method} keeps all {kept} pairs"
+    if kept_count == len(roles):
+        return f"{method} keeps all {kept_count} pairs"
     if stretched == len(roles):
         return f"{method} stretches all {stretched} pairs by {factor}"
-    if kept and stretched:
-        return f"{method} keeps {kept} fast pairs, stretches {stretched} slow ones by {factor}"
+    if kept_count and stretched:
+        return (
+            f"{method} keeps {kept_count} fast pairs, stretches {stretched} slow ones"
+            f" by {factor}"
+        )
     parts = ", ".join(f"{count} {role}" for role, count in counts.items())
     return f"{method} treats pairs unlike: {parts}"
 

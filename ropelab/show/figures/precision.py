@@ -603,7 +603,7 @@ def _draw_score_drift(rows: pd.DataFrame) -> Figure:
 
 
 def _write_title_of_drift(largest_changes: pd.Series) -> str:
-    """Say that a shift finds roundings but not that of frequencies, if it is so.
+    """Say that a shift finds roundings but not the rounding of frequencies, if it is so.
 
     ``largest_changes`` has the largest change of a score under each cast.
     """

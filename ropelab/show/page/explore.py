@@ -19,7 +19,7 @@ from ropelab.show.page.document import write_page
 
 SCRIPTS = ("common.js", "series.js", "plot.js", "rotary.js", "sliders.js")
 # Methods that the page does without: one needs a list of factors, which no slider can
-# give, and the remaining ones are experiments that extend no model.
+# give, and the remaining methods are experiments, which extend no model.
 NOT_HERE = {"longrope", "one", "spaced", "without"}
 # The types of parameters that a field of the page can set. Parameters of other types are
 # lists and methods.

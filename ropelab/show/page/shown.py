@@ -45,6 +45,9 @@ class ShownRun:
     # The function that makes the table of verdicts on published statements; None if the
     # run has no table of verdicts.
     judge: Judge | None = field(default=None, compare=False, repr=False)
+    # The same run with the sentences that are stored, if `manifest` has other sentences.
+    # Its tables and verdicts are taken, so that neither is read or judged again.
+    original: "ShownRun | None" = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -56,11 +59,15 @@ class ShownRun:
     @cached_property
     def stored_tables(self) -> dict[str, pd.DataFrame]:
         """The tables as they are stored, including tables without rows."""
+        if self.original is not None:
+            return self.original.stored_tables
         return store.RUN.tables(self.folder, self.manifest)
 
     @cached_property
     def verdicts(self) -> pd.DataFrame:
         """The verdicts on published statements that follow from this run alone."""
+        if self.original is not None:
+            return self.original.verdicts
         if self.judge is None:
             return pd.DataFrame()
         experiment = self.manifest["experiment"]
@@ -173,12 +180,8 @@ def _find_runs_at(
             say(f"left out: {folder}: {reason}")
             continue
         if restate is not None:
-            restated = replace(run, manifest=restate(manifest, run.stored_tables))
-            # Other sentences leave the tables and the verdicts as they are, so that
-            # neither is read or judged again.
-            kept = {"stored_tables": run.stored_tables, "verdicts": run.verdicts}
-            vars(restated).update(kept)
-            run = restated
+            restated = restate(manifest, run.stored_tables)
+            run = replace(run, manifest=restated, original=run)
         runs[folder.resolve()] = run
     return runs
 
