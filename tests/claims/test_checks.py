@@ -769,6 +769,7 @@ def test_a_sentence_is_decided_by_what_it_says(id_, source, verdict):
         ("yarn-dynamic", "4096 and 8192 tokens: up to 2.00 times apart"),
         # Of the neighbours up to 2,000,000 the cosine alone joins 59 %, not 72 %.
         ("liu-ceiling", "neighbours from 1,000,000 to 1,002,000 with one cosine and"),
+        ("du-token-inversion-20k", "reverse order of random keys, mean over distances"),
         ("unrotated-query", "q = (1, 0) and k = (0.8, 0.6), 30 degrees per token: 0.1"),
         ("t5-costly", "the scores of 512 tokens, 4 heads of 32, plain attention is 1"),
         ("alibi-sign", "difference to ALiBi's bias, first of 4 heads, 8 tokens, alpha"),
