@@ -33,8 +33,8 @@ HEADS = 4
 HEAD = 32
 # The words for the measure by which the work of encodings is compared.
 WORK = (
-    f"additions and multiplications of the scores of {LENGTH} tokens, plain attention"
-    " is 1"
+    f"additions and multiplications of the scores of {LENGTH} tokens, {HEADS} heads of"
+    f" {HEAD}, plain attention is 1"
 )
 ATEN = torch.ops.aten
 # Operations on each element of two tensors, or of one. torch counts only matrix products;
@@ -382,15 +382,21 @@ def compare_moved_scores(
 @claim("alibi-sign")
 def compare_printed_bias(findings: Findings, slope: float = 0.25) -> None:
     """Compare the bias of ALiBi with a printed formula, for both signs of distances."""
-    bias = read_biases("alibi", 8)[0].tril()  # [queries, keys] of the first head
-    positions = torch.arange(8)
+    tokens = 8
+    bias = read_biases("alibi", tokens)[0].tril()  # [queries, keys] of the first head
+    positions = torch.arange(tokens)
     distances = positions - positions[:, None]
     printed_bias = slope * distances.tril()
-    what = f"alpha = {slope} with distance = key position minus query position"
-    findings.add_at_most(what, max_abs(bias - printed_bias), 0, "{} from the bias")
+    # The signs of the distance decide, so both findings say which ones they have.
+    lead = (
+        f"largest difference to ALiBi's bias, first of {HEADS} heads, {tokens} tokens,"
+        f" alpha = {slope},"
+    )
+    what = f"{lead} distance = key position minus query position"
+    findings.add_at_most(what, max_abs(bias - printed_bias), 0, "{}")
 
-    what = f"alpha = {slope} with distances counted from 0 up"
-    template = "far keys are preferred, {:.1f} from the bias"
+    what = f"{lead} distances counted from 0 up"
+    template = "{:.1f}, and far keys are preferred"
     findings.add_at_most(what, max_abs(bias + printed_bias), 0, template, role="limit")
 
 

@@ -20,7 +20,7 @@ CANNOT_SHOW = (
     "Whether a statement about large trained models holds there: the small models of"
     " this laboratory can fail to reproduce it, but not refute it."
 )
-VERSION = 13
+VERSION = 14
 # The module with the functions of the experiment, imported when one of them is called.
 FUNCTIONS_MODULE = "ropelab.claims.verdicts"
 # The folder of configs about released models. `--run` leaves them out, because the files

@@ -366,11 +366,11 @@ def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
     [
         (
             "t5-below-rope",
-            "text loss at 2048 tokens (1.915 [1.905, 1.925] and 2.400 [2.390, 2.410]"
-            " nats per byte)",
+            "text loss of the last 128 of 2048 tokens (1.915 [1.905, 1.925] and 2.400"
+            " [2.390, 2.410] nats per byte)",
         ),
-        ("copy-order", "copy accuracy at 2048 tokens (0."),
-        ("alibi-beats-others", "text loss at 2048 tokens"),
+        ("copy-order", "copy accuracy from 1024 tokens back in 2048 (0."),
+        ("alibi-beats-others", "text loss of the last 128 of 2048 tokens"),
     ],
 )
 def test_a_comparison_says_what_was_measured_where(id_, words):
@@ -470,7 +470,8 @@ def test_values_turned_and_turned_back_are_asked_too(difference, expected):
     assert evidence.verdict(Kind.TRAINED) == expected
     # The run that has both is preferred.
     asked = evidence.find(
-        "turned back by the query's position (rope_values_back) against rope, text loss at 512"
+        "turned back by the query's position (rope_values_back) against rope, text loss of"
+        " the last 128 of 512 tokens"
     )
     assert f"{difference:+.3f} [" in asked.measured
 
@@ -715,6 +716,32 @@ def test_verdicts_on_frequencies_follow_the_stored_numbers(id_, changes, expecte
     assert_reason(evidence)
 
 
+def test_one_frequency_is_told_beside_many_that_turn_as_many_pairs():
+    plain = frequencies()
+    copies = {"spaced(n=8, pairs=8)/none": (0.6, 0.75)}
+    controlled = frequencies(**copies)
+    schemes = controlled.tables["schemes"].copy()
+    is_control = schemes["scheme"] == "spaced(n=8, pairs=8)"
+    schemes.loc[is_control, ["frequencies", "rotating_pairs"]] = [8, 8]
+    controlled = replace(controlled, tables=controlled.tables | {"schemes": schemes})
+
+    claim = find_claim("one-frequency-learned")
+    told = claim.evidence(runs=(plain,)).measured
+    assert "(period=1e+06) with 8 turning pairs against RoPE (unscaled)" in told
+    assert "RoPE (unscaled) with 16 turning pairs: 0.06 against 0.91" in told
+    assert "spaced" not in told
+    evidence = claim.evidence(runs=(controlled,))
+    control = "recall of spaced(n=8, pairs=8) with 8 turning pairs, from 64 tokens back"
+    assert f"{control}: 0.75" in evidence.measured
+    assert evidence.verdict(Kind.TRAINED) == HOLDS
+    # Many frequencies that do no better with as many pairs put a condition on the claim.
+    low = controlled.tables["learned"].copy()
+    far = (low["scheme"] == "spaced(n=8, pairs=8)") & (low["distance_tokens"] == 64)
+    low.loc[far, "value"] = 0.05
+    alike = replace(controlled, tables=controlled.tables | {"learned": low})
+    assert claim.verdict(runs=(alike,)) == CONDITION
+
+
 def claims_of_labs():
     return [c for c in CLAIMS if c.reads in ("extrapolate", "encodings", "spectrum")]
 
@@ -751,15 +778,22 @@ def test_what_trained_models_show_is_told_with_its_place_and_unit():
     assert "yarn ×4 from 4096 tokens back: 0.99" in told_of("yarn-extends")
     assert "pi ×4 at any distance (512 tokens back)" in told_of("pi-fails-zero-shot")
     said = told_of("rope-beats-sinusoidal")
-    assert "text loss at 2048 tokens (2.800 [2.790, 2.810] and 2.400" in said
-    assert "copy accuracy at 2048 tokens (0.600 [0.590" in told_of("copy-order")
-    assert "alibi against t5, text loss at 2048 tokens" in told_of("alibi-beats-others")
-    assert "sinusoidal, text loss at 512 tokens" in told_of("relative-do-well")
+    lost = "text loss of the last 128 of 2048 tokens"
+    assert f"{lost} (2.800 [2.790, 2.810] and 2.400" in said
+    copied = "copy accuracy from 1024 tokens back in 2048 (0.600 [0.590"
+    assert copied in told_of("copy-order")
+    assert f"alibi against t5, {lost}" in told_of("alibi-beats-others")
+    near = "sinusoidal, text loss of the last 128 of 512 tokens"
+    assert near in told_of("relative-do-well")
     said = told_of("t5-extrapolates")
-    assert "t5, copy accuracy in 512 tokens and in 2048: 0.98" in said
+    both = "copy accuracy from 256 tokens back in 512 and from 1024 tokens back in 2048"
+    assert f"t5, {both}: 0.98" in said
+    risen = "t5, rise of the text loss of the last 128 tokens, from 512 to 2048 tokens"
+    assert risen in said
     one = "the best single one, one(period=256), from 64 tokens back: 0.12"
     assert one in told_of("one-frequency-learned")
-    assert "on the last tokens of 8192" in told_of("plain-fails")
+    assert "on the last 512 of 8192 tokens" in told_of("plain-fails")
+    assert "on the last 512 of 2048 tokens" in told_of("ntk-better-short")
 
 
 @pytest.mark.parametrize("claim", claims_of_labs(), ids=lambda claim: claim.id)
@@ -923,26 +957,27 @@ EQUALS = [["yarn", "yarn(attention_factor=1)"]]
     ("difference", "noise", "better", "costs", "free"),
     [
         # Significant and large; significant and small; equal; no difference shown.
-        (-0.3, 0.1, "first", ">", ">"),
-        (-0.019, 0.005, "first", ">", ">"),
-        (-0.01, 0.005, "first", ">", "="),
-        (0.0, 0.005, "~", "~", "="),
-        (-0.3, 0.4, "~", "~", "~"),
+        (-0.3, 0.1, "first", "better", "better"),
+        (-0.019, 0.005, "first", "better", "better"),
+        (-0.01, 0.005, "first", "better", "equal"),
+        (0.0, 0.005, "~", "within the noise", "equal"),
+        (-0.3, 0.4, "~", "within the noise", "within the noise"),
+        (0.3, 0.1, "second", "worse", "worse"),
     ],
 )
-def test_equal_and_not_shown_to_differ_have_two_signs(
+def test_equal_and_not_shown_to_differ_have_two_words(
     difference, noise, better, costs, free
 ):
-    def sign(id_: str, a: str, b: str, at: int = L, **inputs: Any) -> str:
-        row = (a, b, difference, {"first": a}.get(better, "~"))
+    def word(id_: str, a: str, b: str, at: int = L, **inputs: Any) -> str:
+        row = (a, b, difference, {"first": a, "second": b}.get(better, "~"))
         metric = find_claim(id_).inputs["metric"]
         stored = ordered_run(row, noise=noise, metric=metric, at=at)
         evidence = find_claim(id_).evidence(runs=(stored,), **inputs)
         assert_reason(evidence)
-        return evidence.deciding.measured.split(" ")[0]
+        return evidence.deciding.measured.split(" (")[0]
 
-    assert sign("static-costs-short", "unscaled", "yarn ×4") == costs
-    assert sign(*TEMPERATURE, at=LONGER, groups=EQUALS) == free
+    assert word("static-costs-short", "unscaled", "yarn ×4") == costs
+    assert word(*TEMPERATURE, at=LONGER, groups=EQUALS) == free
 
 
 def test_a_row_that_fails_here_refutes_no_published_order() -> None:
@@ -971,8 +1006,8 @@ def test_runs_of_the_same_models_that_decide_differently_leave_open() -> None:
         evidence = claim.evidence(runs=runs)
         assert evidence.verdict(Kind.TRAINED) == OPEN
         assert_reason(evidence)
-        assert "> (-0.070" in evidence.measured
-        assert "~ (-0.070" in evidence.measured
+        assert "better (-0.070" in evidence.measured
+        assert "within the noise (-0.070" in evidence.measured
     # A run of more models decides alone.
     more = ordered_run((*pair, -0.07, "unscaled"), seeds=(0, 1, 2))
     assert claim.verdict(runs=(more, beside_more)) == HOLDS
@@ -985,8 +1020,10 @@ def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
         find_claim("static-costs-short").evidence(runs=(run,)).measured
         for run in (there, back)
     ]
-    where = "loss (nats per byte) of the last tokens of 2048"
-    assert told == [f"unscaled > yarn ×4, {where}: > (-0.300 [-0.305, -0.295])"] * 2
+    pair = "unscaled against yarn ×4"
+    where = "loss (nats per byte) of the last 512 of 2048 tokens"
+    result = "better (-0.300 [-0.305, -0.295])"
+    assert told == [f"{pair}, {where}: {result}"] * 2
 
 
 def test_orderings_need_models_that_learned_and_the_run_with_most_seeds_decides():
@@ -1022,6 +1059,13 @@ def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length(
     for id_ in ("order-finetuned-inside", "order-finetuned-outside"):
         assert find_claim(id_).verdict(runs=(near,)) == HOLDS
         assert find_claim(id_).verdict(runs=(far,)) == OPEN
+    # A stretch of text is told with both of its ends.
+    told = [
+        find_claim(id_).evidence(runs=(near,)).measured
+        for id_ in ("order-finetuned-inside", "order-finetuned-outside")
+    ]
+    assert f"text loss (nats per byte) of tokens 0 to {2 * L}" in told[0]
+    assert f"text loss (nats per byte) of tokens {2 * L} to {3 * L}" in told[1]
 
 
 Values = dict[str, Any]

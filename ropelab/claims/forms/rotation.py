@@ -27,6 +27,14 @@ K = complex(0.8, 0.6)
 THETA = math.radians(30)
 POSITION_PAIRS = ((5, 8), (3, 6))
 
+
+def _name_example(theta: float = THETA) -> str:
+    """Name the vectors of the example, and the turn of a token."""
+    q = f"({Q.real:g}, {Q.imag:g})"
+    k = f"({K.real:g}, {K.imag:g})"
+    return f"q = {q} and k = {k}, {math.degrees(theta):.4g} degrees per token"
+
+
 # The features of a head, the base of its frequencies, and the number of random vectors.
 HEAD = 32
 BASE = 10000.0
@@ -70,7 +78,10 @@ def check_three_forms(findings: Findings, positions: Sequence[int] = (5, 8)) -> 
 
     numbers = ", ".join(f"{name} {score:.6f}" for name, score in forms.items())
     findings.add_part(
-        f"score of positions {m} and {n}", numbers, spread <= EXACT, spread
+        f"score of positions {m} and {n}, {_name_example(theta)}",
+        numbers,
+        spread <= EXACT,
+        spread,
     )
 
 
@@ -107,7 +118,7 @@ def check_sign_of_matrix(findings: Findings, theta: float = THETA) -> None:
     for words, sign in (("as introduced", 1), ("that the proof ends in", -1)):
         score = _compute_dot(Q, _rotate(K, sign * (m - n) * theta))
         error = score - true_score
-        what = f"with the matrix {words}"
+        what = f"with the matrix {words}, {_name_example(theta)}"
         findings.add_part(what, f"{score:.4f}", abs(error) <= EXACT, error)
 
 
@@ -120,7 +131,10 @@ def check_unrotated_query(findings: Findings, theta: float = THETA) -> None:
     first_score = _compute_dot(Q, _rotate(K, first_key * theta))
     second_score = _compute_dot(Q, _rotate(K, second_key * theta))
     difference = first_score - second_score
-    what = f"scores of positions {first} and {second} with the query as it is"
+    what = (
+        f"scores of positions {first} and {second} with the query as it is,"
+        f" {_name_example(theta)}"
+    )
     measured = f"{first_score:.4f} and {second_score:.4f}"
     findings.add_part(what, measured, abs(difference) <= EXACT, difference)
 

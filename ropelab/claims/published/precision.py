@@ -145,11 +145,11 @@ def compare_reported(
     rows = measure_incidents()
     for _, row in rows[rows["source"] == link].iterrows():
         plan = parse_cast(row["plan"]).title
-        what = f"{row['meaning']} ({plan})"
+        # The same cast has other errors with another base or another number of pairs.
+        geometry = f"base {row['base']:g}, {row['rotary_dim']} features"
+        what = f"{row['meaning']} ({geometry}, {plan})"
         measured = f"{row['as_measured']}, reported: {row['as_reported']}"
-        findings.add_part(
-            what, measured, row["verdict"] == "agrees", float(row["ours"])
-        )
+        findings.add_part(what, measured, row["verdict"] == "agrees", float(row["ours"]))
 
     if grid is not None:
         first, reported = grid

@@ -54,11 +54,12 @@ def find_largest_ratio(a: Array, b: Array) -> float:
     return math.exp(float(log_ratios.max()))
 
 
-def write_ratio(ratio: float, apart: str = "{:.2f} times apart") -> str:
-    """Write a ratio of two sets of frequencies; `equal` if they are."""
+def write_ratio(ratio: float) -> str:
+    """Write the largest ratio of two sets of frequencies; `equal` if they are."""
     if ratio <= 1 + SAME:
         return "equal"
-    return apart.format(ratio)
+    # Other pairs may be closer: dynamic YaRN does not change the fastest at all.
+    return f"up to {ratio:.2f} times apart"
 
 
 @claim("unseen-angles")
@@ -323,7 +324,7 @@ def compare_minimind(
         minimind = compute_minimind(formula, model, factor, beta_fast)
         ratio = find_largest_ratio(minimind, yarn.inv_freq)
         are_equal = ratio <= 1 + SAME
-        measured = write_ratio(ratio, "up to {:.2f} times apart")
+        measured = write_ratio(ratio)
         findings.add(role, what, measured, are_equal, ratio)
 
     model = Geometry(*geometry)

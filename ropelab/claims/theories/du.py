@@ -328,8 +328,8 @@ def check_token_inversion(
     mean = average_octave(base, distance)
     is_half = abs(mean - 0.5) <= NEAR_HALF
     what = (
-        f"probability of the reverse order, mean over distances {distance:,} to"
-        f" {2 * distance:,}, heads of {HEAD}, base {base:g}"
+        f"probability of the reverse order of random keys, mean over distances {distance:,}"
+        f" to {2 * distance:,}, heads of {HEAD}, base {base:g}"
     )
     findings.add(at_distance, what, f"{mean:.3f}", is_half, mean)
 

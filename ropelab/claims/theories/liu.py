@@ -195,13 +195,14 @@ def count_erased_neighbours(
         both = has_equal_cos & has_equal_sin
         return float(has_equal_cos.mean()), float(both.mean())
 
-    cosine_share, share = measure_shares(HEAD, base, 1_000_000, 1_002_001)
+    first, last = 1_000_000, 1_002_000
+    cosine_share, share = measure_shares(HEAD, base, first, last + 1)
     if component == "cosine":
         share = cosine_share
 
     what = (
-        f"neighbours from 1,000,000 on with one {component} in the slowest pair of heads of"
-        f" {HEAD}, base {base:g}"
+        f"neighbours from {first:,} to {last:,} with one {component} in the slowest pair of"
+        f" heads of {HEAD}, base {base:g}"
     )
     measured = (
         f"{share:.0%} (cosine alone {cosine_share:.0%}); below"

@@ -13,7 +13,7 @@ import pandas as pd
 from ropelab.claims.margins import margin_of_interval
 from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs, open_last_unless_learned
-from ropelab.claims.trained.runs import COPYING, EncodingsRun
+from ropelab.claims.trained.runs import COPYING, TEXT_LOSS, EncodingsRun
 from ropelab.claims.trained.tally import interval_reaches, write_seed_count
 from ropelab.runs.sentences import write_interval, write_with_interval
 from ropelab.runs.stats import Interval
@@ -40,7 +40,7 @@ def check_extrapolation(
     threshold = kept * near_accuracy.value
     copies = interval_reaches(far_accuracy, threshold)
 
-    loss_row = run.find_row("extrapolation", encoding=encoding, metric="text loss")
+    loss_row = run.find_row("extrapolation", encoding=encoding, metric=TEXT_LOSS)
     if loss_row is not None and math.isnan(loss_row["ci_low"]):
         # A row without an interval was not measured.
         loss_row = None
@@ -53,7 +53,8 @@ def check_extrapolation(
         copy_role = "part"
 
     what = (
-        f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
+        f"{encoding}, rise of the text loss of the last {run.last_tokens} tokens, from"
+        f" {run.train_len} to {run.test_len} tokens"
     )
     if loss_row is None:
         findings.add_missing(what, "not measured")
@@ -66,7 +67,11 @@ def check_extrapolation(
 
     plain_near_accuracy = run.read_interval(run.plain, COPYING, longest=False)
     plain_far_accuracy = run.read_interval(run.plain, COPYING, longest=True)
-    what = f"{encoding}, copy accuracy in {run.train_len} tokens and in {run.test_len}"
+    near, far = run.train_len, run.test_len
+    what = (
+        f"{encoding}, {run.name_place(COPYING, near)} and from {far // 2} tokens back in"
+        f" {far}"
+    )
     plain_shares = _write_shares(plain_near_accuracy, plain_far_accuracy)
     shares = _write_shares(near_accuracy, far_accuracy)
     measured = f"{shares} ({run.plain}: {plain_shares})"
@@ -123,9 +128,9 @@ def compare_with_baseline(
             _write_level(run.read_interval(name, metric, longest=True))
             for name in (encoding, baseline)
         )
-        unit = " nats per byte" if metric == "text loss" else ""
+        unit = " nats per byte" if metric == TEXT_LOSS else ""
         what = (
-            f"{encoding} against {baseline}, {metric} at {run.test_len} tokens"
+            f"{encoding} against {baseline}, {run.name_place(metric, run.test_len)}"
             f" ({values}{unit})"
         )
         # The result says whether the encoding is better than the baseline. That is
@@ -158,7 +163,7 @@ def check_lower_losses(
     for role, (a, b) in rows:
         low, high = run.bounds_between(a, b, longest)
         context = run.test_len if longest else run.train_len
-        what = f"{a} against {b}, text loss at {context} tokens"
+        what = f"{a} against {b}, {run.name_place(TEXT_LOSS, context)}"
         if math.isnan(low):
             if role == "part":
                 findings.add_missing(what, "not compared")
@@ -202,7 +207,7 @@ def check_cost(
             better than the plain encoding; empty if there is none.
     """
     first, second = pair
-    what = f"{first} against {second}, text loss at {run.train_len} tokens"
+    what = f"{first} against {second}, {run.name_place(TEXT_LOSS, run.train_len)}"
     row = run.find_row("pairs", encoding_a=first, encoding_b=second)
     if row is None:
         findings.add_missing(what, "not compared")
@@ -248,7 +253,7 @@ def _compare_with_plain(findings: Findings, run: EncodingsRun, encoding: str) ->
     encoding is better than the plain encoding of the run.
     """
     lead = f"values turned and turned back by the query's position ({encoding})"
-    for metric in ("text loss", COPYING):
+    for metric in (TEXT_LOSS, COPYING):
         for context in (run.train_len, run.test_len):
             times = context / run.train_len
             row = run.find_row(
@@ -257,7 +262,7 @@ def _compare_with_plain(findings: Findings, run: EncodingsRun, encoding: str) ->
                 metric=metric,
                 times_trained_len=times,
             )
-            what = f"{lead} against {run.plain}, {metric} at {context} tokens"
+            what = f"{lead} against {run.plain}, {run.name_place(metric, context)}"
             if row is None:
                 findings.add_unmet(what, "not in this run", None)
                 continue

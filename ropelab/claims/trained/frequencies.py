@@ -60,6 +60,9 @@ def check_single_frequency(
     measured = write_interval(recall, ".2f")
     findings.add("limit", what, measured, negate(best_works), recall.value)
 
+    for name in forms:
+        _add_control(findings, run, name)
+
 
 def _add_recall(findings: Findings, run: FrequenciesRun, name: str) -> bool:
     """Add the recall of one frequency against the recall of the plain scheme.
@@ -69,7 +72,7 @@ def _add_recall(findings: Findings, run: FrequenciesRun, name: str) -> bool:
     rows = run.select_comparisons("comparisons", name)
     recall = run.measure_copies_within(name)
     plain_recall = run.measure_copies_within()
-    what = f"recall of {name} against {run.plain}"
+    what = f"recall of {_name_scheme(run, name)} against {_name_scheme(run, run.plain)}"
     if rows.empty or math.isnan(recall.value):
         findings.add_missing(what)
         return False
@@ -95,6 +98,34 @@ def _add_recall(findings: Findings, run: FrequenciesRun, name: str) -> bool:
     if agrees is None:
         findings.leave_open("a lower one is not shown at all distances")
     return True
+
+
+def _name_scheme(run: FrequenciesRun, name: str) -> str:
+    """Name a scheme with the number of pairs that rotate, if it is known."""
+    words = "RoPE (unscaled)" if name == "unscaled" else name
+    turning = run.count_turning_pairs(name)
+    return words if turning is None else f"{words} with {turning} turning pairs"
+
+
+def _add_control(findings: Findings, run: FrequenciesRun, single: str) -> None:
+    """Add the recall of many frequencies that turn no more pairs than a single one.
+
+    The plain scheme may turn more pairs. A model may then copy better for this reason,
+    and not for the number of its frequencies.
+    """
+    control = run.find_control(single)
+    if control is None or control == run.plain:
+        return
+    recall = run.measure_copies_within(single)
+    control_recall = run.measure_copies_within(control)
+    if math.isnan(control_recall.value):
+        return
+    half = run.train_len // 2
+    what = f"recall of {_name_scheme(run, control)}, from {half} tokens back"
+    # One frequency does not suffice if as many pairs with more of them recall more.
+    agrees = interval_or_value_reaches(recall, WORKS * control_recall.value)
+    measured = write_interval(control_recall, ".2f")
+    findings.add("limit", what, measured, negate(agrees), control_recall.value)
 
 
 def _is_form_of(name: str, scheme: str) -> bool:

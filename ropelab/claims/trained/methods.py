@@ -148,9 +148,9 @@ def _describe_subject(run: MethodsRun, label_a: str, label_b: str, on: str) -> s
         loss_a = run.write_loss(label_a)
         loss_b = run.write_loss(label_b)
         losses = f"{loss_a} and {loss_b} nats per byte"
-        return f"on the last tokens of {run.test_len} ({losses})"
+        return f"on the last {run.last_tokens} of {run.test_len} tokens ({losses})"
     if on == "short text":
-        return f"on the last tokens of {run.train_len}"
+        return f"on the last {run.last_tokens} of {run.train_len} tokens"
     if on == "nearer text":
         return f"on text up to {2 * run.train_len} tokens"
     if on == "text just beyond":
@@ -242,8 +242,8 @@ def check_low_loss(findings: Findings, run: MethodsRun) -> None:
         f"methods that copy less than half as well as {best_copier} from beyond"
         f" {run.train_len} back ({_write_copies(run, best_copier)}, the mean over"
         f" distances), or were not asked, among {len(unbeaten)} that no other method beats"
-        f" on the last tokens of {run.test_len} (the sliding window, which cannot see far,"
-        " is not counted)"
+        f" on the last {run.last_tokens} of {run.test_len} tokens (the sliding window,"
+        " which cannot see far, is not counted)"
     )
     texts = []
     for label in poor_copiers["label"]:

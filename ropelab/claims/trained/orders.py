@@ -89,7 +89,7 @@ def compare_published_order(
         labels = [[_label(name, factor, arm) for name in group] for group in groups]
 
         rows = _select_place(rows, run, metric, finetuned, outside)
-        where = _name_place(rows, metric)
+        where = _name_place(rows, run, metric)
         known = {*rows["method_a"], *rows["method_b"]}
         is_measured = known.issuperset(label for group in labels for label in group)
         is_claimed = factors[0] <= factor <= factors[1]
@@ -116,15 +116,15 @@ def compare_published_order(
 
 
 def _write_order(groups: Sequence[Sequence[str]], equal: bool) -> str:
-    """Write an ordering such as `yarn = ntk > pi`. In a group whose methods were not
-    claimed to be equal, commas stand in the place of `=`.
+    """Write an ordering such as `from best to worst: yarn = ntk > pi`. In a group whose
+    methods were not claimed to be equal, commas stand in the place of `=`.
     """
     sign = " = " if equal else ", "
     texts = []
     for group in groups:
         names = [name.removesuffix(DOUBLED) for name in group]
         texts.append(sign.join(names))
-    return " > ".join(texts)
+    return f"from best to worst: {' > '.join(texts)}"
 
 
 def _find_tuned_length(run: MethodsRun) -> int:
@@ -158,7 +158,7 @@ def _select_place(
     return select_context(rows[positions == position], "at_tokens")
 
 
-def _name_place(rows: pd.DataFrame, metric: str) -> str:
+def _name_place(rows: pd.DataFrame, run: MethodsRun, metric: str) -> str:
     """Name the metric and the place of comparisons that `_select_place` selected."""
     if rows.empty:
         return ""
@@ -166,8 +166,11 @@ def _name_place(rows: pd.DataFrame, metric: str) -> str:
     if metric == "copy_accuracy":
         return f"copy accuracy from {place} tokens back"
     if metric == "nll_bucket":
-        return f"text loss (nats per byte) of the stretch that ends at {place}"
-    return f"loss (nats per byte) of the last tokens of {place}"
+        # A bucket has the place of its end, and begins where the one before it ends.
+        ends = run.select("comparisons", metric=metric)["at_tokens"]
+        start = int(ends[ends < place].max()) if (ends < place).any() else 0
+        return f"text loss (nats per byte) of tokens {start} to {place}"
+    return f"loss (nats per byte) of the last {run.last_tokens} of {place} tokens"
 
 
 def _compare_groups(
@@ -223,11 +226,11 @@ def _compare(
     where: str,
     claimed_equal: bool,
 ) -> None:
-    """Add the finding on a pair of methods, published as equal (`=`) or as a better than
-    b (`>`).
+    """Add the finding on a pair of methods, published as equal or as a better than b.
 
-    The measured sign is `=` if the whole interval of the difference is near 0, `>` or
-    `<` if the difference is significant, and else `~`: no difference is shown.
+    The measured word is `equal` if the whole interval of the difference is near 0,
+    `better` or `worse` if the difference is significant, and else `within the noise`: no
+    difference is shown.
     """
     # Only the order of the two is compared: published numbers belong to other models,
     # texts and lengths.
@@ -236,7 +239,8 @@ def _compare(
     better_label = str(row["verdict"])
     is_significant = better_label != "~"
     is_small = abs(interval.value) < CLOSE
-    sign = {a: ">", b: "<", "~": "~"}[better_label]
+    # A sign such as > would be read as one of losses, where less is better.
+    word = {a: "better", b: "worse", "~": "within the noise"}[better_label]
 
     # The finding stays open, for the reason given, unless one of the cases decides it.
     agrees: bool | None = None
@@ -247,7 +251,7 @@ def _compare(
         margin = margin_below(largest_difference, CLOSE)
         reason = f"the interval contains 0 and reaches {CLOSE:g}"
         if largest_difference < CLOSE:
-            sign = "="
+            word = "equal"
             agrees = True
         elif is_significant and not is_small:
             agrees = False
@@ -271,9 +275,10 @@ def _compare(
         agrees = None
         reason = "one of the two fails here, which refutes no published order"
 
-    claimed_sign = "=" if claimed_equal else ">"
-    measured = f"{sign} ({write_difference(interval)})"
-    what = f"{a} {claimed_sign} {b}, {where}"
+    measured = f"{word} ({write_difference(interval)})"
+    what = f"{a} against {b}, {where}"
+    if claimed_equal:
+        what = f"{a} against {b}, which is said to be equal, {where}"
     findings.add_part(what, measured, agrees, interval.value, margin)
     if agrees is None:
         findings.leave_open(reason)

@@ -18,6 +18,7 @@ import pandas as pd
 
 from ropelab.claims.trained.tally import Tally, count_verdicts
 from ropelab.math.frequencies import inverse_frequencies, rotations
+from ropelab.models.tasks.grid import choose_last_window
 from ropelab.models.tasks.tables import average_with_intervals, write_mean
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import select_pair
@@ -25,8 +26,9 @@ from ropelab.runs.labels import label_method, label_rows
 from ropelab.runs.stats import Interval, average_samples
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
-# The metric of copying in the tables of encodings and frequencies.
+# The metrics of copying and of text in the tables of encodings and frequencies.
 COPYING = "copy accuracy"
+TEXT_LOSS = "text loss"
 # The least number of seeds for an interval over seeds.
 FEWEST_SEEDS = 3
 # The tally of two rows that a run does not compare.
@@ -70,6 +72,11 @@ class TrainedRun:
         self.earlier_version = run.earlier_version
         self.train_len = int(run.config["train_len"])
         self.test_len = int(run.config["test_len"])
+
+    @property
+    def last_tokens(self) -> int:
+        """The number of final tokens whose loss is the text loss after a context."""
+        return choose_last_window(self.train_len)
 
     @property
     def quality(self) -> tuple[int, ...]:
@@ -339,6 +346,13 @@ class EncodingsRun(TrainedRun):
         row = self.find_end_row("quality", longest, encoding=encoding, metric=metric)
         return math.nan if row is None else float(row[column])
 
+    def name_place(self, metric: str, context: int) -> str:
+        """Name a metric, and the tokens of a context at which a run measures it."""
+        if metric == COPYING:
+            # Only symbols that stand half of the context back are counted.
+            return f"{metric} from {context // 2} tokens back in {context}"
+        return f"{metric} of the last {self.last_tokens} of {context} tokens"
+
     def read_interval(self, encoding: str, metric: str, longest: bool) -> Interval:
         """Return `read_quality` with its interval; nan ends if it has none."""
         row = self.find_end_row("quality", longest, encoding=encoding, metric=metric)
@@ -387,10 +401,10 @@ class EncodingsRun(TrainedRun):
         # The two encodings were compared with the baseline, not with each other, so the
         # widths of their intervals add up.
         row_a = self.find_end_row(
-            "comparisons", longest, encoding_a=a, metric="text loss"
+            "comparisons", longest, encoding_a=a, metric=TEXT_LOSS
         )
         row_b = self.find_end_row(
-            "comparisons", longest, encoding_a=b, metric="text loss"
+            "comparisons", longest, encoding_a=b, metric=TEXT_LOSS
         )
         if row_a is None or row_b is None:
             return math.nan, math.nan
@@ -460,6 +474,22 @@ class FrequenciesRun(TrainedRun):
         inv_freq = inverse_frequencies(head_dim, base)
         first_slow = len(inv_freq) - len(inv_freq) // 3
         return float(rotations(inv_freq, self.train_len)[first_slow])
+
+    def count_turning_pairs(self, scheme: str) -> int | None:
+        """Return the number of pairs of a scheme that rotate; None if it is not known."""
+        row = self.find_row("schemes", scheme=scheme)
+        return None if row is None else int(row["rotating_pairs"])
+
+    def find_control(self, single: str) -> str | None:
+        """Return the scheme with most frequencies that rotates as many pairs as a scheme
+        of one frequency; None if only others rotate as many.
+        """
+        turning = self.count_turning_pairs(single)
+        rows = self.select("schemes", rotating_pairs=turning)
+        rows = rows[rows["frequencies"] > 1] if len(rows) else rows
+        if rows.empty:
+            return None
+        return str(rows.sort_values("frequencies")["scheme"].iloc[-1])
 
     def list_single_frequencies(self) -> list[str]:
         """List the schemes in which all pairs that rotate have one frequency."""

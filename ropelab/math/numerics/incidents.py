@@ -178,6 +178,8 @@ def _measure_incident(
         yield {
             "source": source,
             "plan": chain.plan.label,
+            "base": base,
+            "rotary_dim": rotary_dim,
             "measure": label,
             "meaning": _explain(name, arguments, offset, length),
             "reported": float(digits),
