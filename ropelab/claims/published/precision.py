@@ -149,7 +149,9 @@ def compare_reported(
         geometry = f"base {row['base']:g}, {row['rotary_dim']} features"
         what = f"{row['meaning']} ({geometry}, {plan})"
         measured = f"{row['as_measured']}, reported: {row['as_reported']}"
-        findings.add_part(what, measured, row["verdict"] == "agrees", float(row["ours"]))
+        findings.add_part(
+            what, measured, row["verdict"] == "agrees", float(row["ours"])
+        )
 
     if grid is not None:
         first, reported = grid
