@@ -148,6 +148,7 @@ def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) 
     from ropelab.sweeps import shares
 
     number_and_count = shares.read_shard(shard) if shard else None
+    _check_unused(options)
     lab, sweeps = _read_files(paths, index, options)
     planned_work = shares.look_ahead(sweeps, lab)
     if number_and_count:
@@ -169,6 +170,7 @@ def compute_share(
     from ropelab.sweeps import shares
 
     number, count = shares.read_shard(shard)
+    _check_unused(options)
     lab, sweeps = _read_files(paths, index, options)
     if lab.force:
         raise InputError(
@@ -244,6 +246,16 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     print_line(f"page: {page}")
 
 
+def _check_unused(options: Options) -> None:
+    """Check the options that a list of runs, or a share, does not use.
+
+    They are those of the command that makes the runs, which a user types by leaving out
+    --dry-run or --shard.
+    """
+    _choose_more_figures(options)
+    _check_engine(options)
+
+
 def _read_files(
     paths: Sequence[Path], index: str, options: Options
 ) -> "tuple[Lab, list[Sweep]]":
@@ -274,6 +286,10 @@ def _choose_more_figures(options: Options) -> Callable[[Run], object]:
     formats = drawn.read_formats(options.format)
     style = check_known("figure style", options.style, drawn.STYLES)
     has_only_defaults = formats == ("png",) and style == "screen"
+    if options.figures is False and (options.redraw or not has_only_defaults):
+        raise InputError(
+            "--no-figures draws none; leave it out, or --format, --style and --redraw"
+        )
 
     def draw(run: Run) -> None:
         if run.folder and not has_only_defaults:
@@ -350,9 +366,7 @@ def _open_engine(options: Options) -> Iterator[Engine]:
 
     The engine is a Ray cluster, worker processes, or with `--workers 1` this process.
     """
-    name = check_known("engine", options.engine, ("local", "ray"))
-    if name == "local" and options.address is not None:
-        raise InputError("--address names a Ray cluster; give --engine ray with it")
+    name = _check_engine(options)
     # Ray and loky, which starts workers, are slow to import.
     engine: Engine = Here()
     if name == "ray":
@@ -367,6 +381,14 @@ def _open_engine(options: Options) -> Iterator[Engine]:
         yield engine
     finally:
         engine.stop()
+
+
+def _check_engine(options: Options) -> str:
+    """Return the name of the engine; InputError for options that do not go together."""
+    name = check_known("engine", options.engine, ("local", "ray"))
+    if name == "local" and options.address is not None:
+        raise InputError("--address names a Ray cluster; give --engine ray with it")
+    return name
 
 
 def _find_places(run: Run) -> dict[str, str]:
