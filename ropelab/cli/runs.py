@@ -8,7 +8,7 @@ asks for many runs. A share is the part of all cells that one machine computes.
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import inf
@@ -24,7 +24,7 @@ from ropelab.lab import Lab
 from ropelab.plan import Plan, Run
 from ropelab.runs import builtin
 from ropelab.runs.cell import Progress, silent
-from ropelab.runs.config import Label, read_toml, respell, take_label
+from ropelab.runs.config import Config, Label, read_toml, respell, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, check_known, say
 from ropelab.runs.folders import check_own
@@ -51,11 +51,14 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
     if options.config:
         label, values = _read_config(options.config, experiment.name)
     given = _override(experiment, values, fields)
+    typed_names = set(given)
     lab = _make_lab(options)
     reductions = ""
     if options.quick:
         given, reductions = experiment.choose_quick_values(given)
     plan = lab.prepare(experiment.name, given, make_flag)
+    # --quick sets values that nobody typed.
+    _say_idle([plan.config], typed_names)
 
     if not options.quiet:
         _say_single_seed(fields)
@@ -139,6 +142,23 @@ def _say_single_seed(fields: Mapping[str, Any]) -> None:
     if text.isdecimal() and 1 < int(text) <= MOST_SEEDS:
         seeds = ",".join(map(str, range(int(text))))
         say(f"--seeds {text} is one seed, number {text}; for {text}: --seeds {seeds}")
+
+
+def _say_idle(
+    configs: Sequence[Config], names: Container[str] | None = None, file: str = ""
+) -> None:
+    """Say which fields that were given have no effect on any of these configs.
+
+    `names` has the fields that may be named; None stands for all.
+    """
+    choices: dict[str, str] = {}
+    for config in configs:
+        choices |= config.list_idle_choices()
+    for name, purpose in choices.items():
+        is_idle = all(name in config.list_idle_fields() for config in configs)
+        if is_idle and (names is None or name in names):
+            words = f"{file}: {name}" if file else make_flag(name)
+            say(f"{words} has no effect: it is for {purpose}")
 
 
 def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) -> None:
@@ -273,7 +293,11 @@ def _read_files(
     check_own(options.results / "index.html", document.MARK)
     lab = _make_lab(options)
     files = [builtin.find_config(path) for path in paths]
-    return lab, read_sweeps(files, lab)
+    sweeps = read_sweeps(files, lab)
+    for sweep in sweeps:
+        configs = [plan.config for plan in sweep.plans]
+        _say_idle(configs, file=str(sweep.path))
+    return lab, sweeps
 
 
 def _choose_more_figures(options: Options) -> Callable[[Run], object]:
