@@ -199,3 +199,30 @@ def test_work_is_shown_once_it_takes_longer_than_it_should():
         assert began.wait(60)
         advance(2)
     assert steps == ["slow", 0.0, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("run toy.toml --explain --dry-run", "takes no other option"),
+        ("run toy.toml --explain --shard 9/2", "takes no other option"),
+        ("run toy.toml --explain --format bogus", "takes no other option"),
+        ("run toy.toml --explain --index a.md", "takes no other option"),
+        ("run toy.toml --dry-run --format bogus", "unknown figure format 'bogus'"),
+        ("run toy.toml --dry-run --style bogus", "unknown figure style 'bogus'"),
+        ("run toy.toml --dry-run --engine bogus", "unknown engine 'bogus'"),
+        ("run toy.toml --dry-run --address a:1", "give --engine ray with it"),
+        ("run toy.toml --shard 1/2 --format bogus", "unknown figure format 'bogus'"),
+        ("run toy.toml --shard 1/2 --style bogus", "unknown figure style 'bogus'"),
+        ("freqs --head-dim 8 --no-figures --format pdf", "--no-figures draws none"),
+        ("freqs --head-dim 8 --no-figures --style paper", "--no-figures draws none"),
+        ("freqs --head-dim 8 --no-figures --redraw", "--no-figures draws none"),
+        ("report results/freqs --results other", "or --results, not both"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(call, words, says):
+    Path("toy.toml").write_text('experiment = "freqs"\nhead_dim = 8\n')
+    status, out, err = call(*words.split())
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+    assert not Path("results").exists()

@@ -1,5 +1,6 @@
 """An audit: one configuration as all runtimes read it, with tables and findings."""
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +26,7 @@ from ropelab.audit.words import count_pairs
 from ropelab.readers import registry
 from ropelab.readers.document import Document
 from ropelab.readers.families import read_table
-from ropelab.readers.flags import Flags, parse_flags
+from ropelab.readers.flags import SETTINGS, Flags, parse_flags, take_known
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import check_length, is_context
 from ropelab.runs.arguments import check_texts, read_path
@@ -35,6 +36,8 @@ from ropelab.runs.spelling import split_named
 
 # The columns of the table of runtimes that are shown, by their titles.
 COLUMNS = read_table("names")["columns"]
+# The settings of flags by which the user chooses the length to look at.
+REQUESTED_LENGTHS = ("length", "ctx_size")
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,44 @@ def read_by_runtimes(
         config = flags.apply(runtime.name, document.config)
         readings.append(registry.read(runtime, config, flags.settings, problem))
     return tuple(readings)
+
+
+def list_idle_flags(text: str, audits: Sequence["FileAudit"]) -> list[str]:
+    """Return the flags of a server without which every audited runtime computes the
+    same.
+
+    They are flags of a server that is not audited, or say what a file says already.
+    Flags that set a length are left out, as they choose what is looked at.
+    """
+    given, _ = take_known(shlex.split(text))
+    idle_flags = []
+    for number, (name, value) in enumerate(given):
+        if SETTINGS.get(name) in REQUESTED_LENGTHS:
+            continue
+        words: list[str] = []
+        for other_number, (other_name, other_value) in enumerate(given):
+            if other_number != number:
+                # A switch has no value.
+                words += filter(None, (other_name, other_value))
+        try:
+            flags_without = parse_flags(shlex.join(words))
+        except InputError:
+            continue
+        if all(_reads_alike(each, flags_without) for each in audits):
+            idle_flags.append(f"{name} {value}".rstrip())
+    return idle_flags
+
+
+def _reads_alike(audit: "FileAudit", flags: Flags) -> bool:
+    """Return True if all runtimes of an audit read the same under other flags."""
+    names = [reading.runtime.name for reading in audit.readings]
+    readings = read_by_runtimes(audit.document, names, flags)
+    pairs = zip(readings, audit.readings, strict=True)
+    return all(
+        (one.layers, one.outcome, one.problem)
+        == (other.layers, other.outcome, other.problem)
+        for one, other in pairs
+    )
 
 
 def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading:

@@ -127,7 +127,8 @@ def emit(
     else:
         rotation, note = choose_scaling(source, spec, context, method)
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
-    emissions = tuple(write_text(each, rotation) for each in names)
+    # A target that is named twice is written once.
+    emissions = tuple(write_text(each, rotation) for each in dict.fromkeys(names))
     if source.unscalable and not method:
         unscaled, _ = choose_scaling(source, spec, context, "unscaled")
         emissions = tuple(choose_plain(each, unscaled, spec) for each in emissions)

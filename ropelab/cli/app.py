@@ -176,9 +176,9 @@ def run(
     every combination is a run; each table [[case]] is a run. Such a file ends in one
     table and one figure of all its runs. Finished runs are reused.
     """
+    has_options = dry_run or shard or index != INDEX or options != Options()
     if not paths:
-        has_options = explain or dry_run or shard or index != INDEX
-        if has_options or options != Options():
+        if explain or has_options:
             raise InputError(
                 "run needs the names or paths of configs with these options; type"
                 " `ropelab run` alone for the list of names, or: ropelab run configs"
@@ -186,6 +186,8 @@ def run(
         results.list_configs()
         return
     if explain:
+        if has_options:
+            raise InputError("--explain runs nothing, and takes no other option")
         results.explain_configs(paths)
         return
     from ropelab.cli import runs

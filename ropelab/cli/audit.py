@@ -17,7 +17,7 @@ import ropelab
 from ropelab.cli.flags import Json
 from ropelab.cli.lengths import Length, read_tokens
 from ropelab.cli.outcome import STATUS_OF_FINDINGS, print_document, print_line
-from ropelab.runs.errors import InputError, check_known
+from ropelab.runs.errors import InputError, check_known, say
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import write_count
 
@@ -109,6 +109,11 @@ def audit(
     if figures:
         draw_audits(report.audits, Path(figures))
 
+    if flags:
+        from ropelab.audit.audited import list_idle_flags
+
+        for flag in list_idle_flags(flags, report.audits):
+            say(f"{flag} changes nothing that the audited runtimes compute")
     if form == "sarif":
         print_sarif(report)
     elif form == "json":

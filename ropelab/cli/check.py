@@ -10,6 +10,9 @@ from ropelab.cli.flags import Json
 from ropelab.cli.lengths import Length, read_tokens
 from ropelab.cli.outcome import STATUS_OF_FINDINGS, print_document
 
+# The default of --tolerance, in radians.
+LARGEST_PHASE_ERROR = 0.01
+
 
 def check(
     target: Annotated[
@@ -24,7 +27,7 @@ def check(
     ] = "float32",
     tolerance: Annotated[
         float, Option(metavar="X", help="Largest phase error, in rad.")
-    ] = 0.01,
+    ] = LARGEST_PHASE_ERROR,
     layer_type: Annotated[
         str, Option(metavar="NAME", help="Such as full_attention or indexer.")
     ] = "",
@@ -79,6 +82,13 @@ def check(
             next_command += ["--config", config]
         if layer_type:
             next_command += ["--layer-type", layer_type]
+        # The verdict depends on these options, so that the command repeats them.
+        if tokens is not None:
+            next_command += ["--length", str(tokens)]
+        if dtype != "float32":
+            next_command += ["--dtype", dtype]
+        if tolerance != LARGEST_PHASE_ERROR:
+            next_command += ["--tolerance", f"{tolerance}"]
         if outcome.wrong:
             show_places({"next": shlex.join(next_command)})
         elif config or Path(target).is_dir():

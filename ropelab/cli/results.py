@@ -56,6 +56,8 @@ def report(
     from ropelab.show.page.shown import find_runs
     from ropelab.show.terminal import DelayedProgress, choose_progress
 
+    if runs and results != Options.results:
+        raise InputError("give the folders of runs or --results, not both")
     path = output
     if path is None and runs:
         path = Path("report.html")

@@ -8,7 +8,7 @@ asks for many runs. A share is the part of all cells that one machine computes.
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import inf
@@ -24,7 +24,7 @@ from ropelab.lab import Lab
 from ropelab.plan import Plan, Run
 from ropelab.runs import builtin
 from ropelab.runs.cell import Progress, silent
-from ropelab.runs.config import Label, read_toml, respell, take_label
+from ropelab.runs.config import Config, Label, read_toml, respell, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, check_known, say
 from ropelab.runs.folders import check_own
@@ -52,10 +52,13 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
         label, values = _read_config(options.config, experiment.name)
     typed_values = _override(experiment, values, fields)
     lab = _make_lab(options)
+    all_values = typed_values
     reductions = ""
     if options.quick:
-        typed_values, reductions = experiment.choose_quick_values(typed_values)
-    plan = lab.prepare(experiment.name, typed_values, make_flag)
+        all_values, reductions = experiment.choose_quick_values(typed_values)
+    plan = lab.prepare(experiment.name, all_values, make_flag)
+    # --quick sets values that nobody typed, so it is not asked of all.
+    _say_idle([plan.config], set(typed_values))
 
     if not options.quiet:
         _say_single_seed(fields)
@@ -141,6 +144,23 @@ def _say_single_seed(fields: Mapping[str, Any]) -> None:
         say(f"--seeds {text} is one seed, number {text}; for {text}: --seeds {seeds}")
 
 
+def _say_idle(
+    configs: Sequence[Config], names: Container[str] | None = None, file: str = ""
+) -> None:
+    """Say which fields that were given have no effect on any of these configs.
+
+    `names` has the fields that may be named; None stands for all.
+    """
+    choices: dict[str, str] = {}
+    for config in configs:
+        choices |= config.list_idle_choices()
+    for name, purpose in choices.items():
+        is_idle = all(name in config.list_idle_fields() for config in configs)
+        if is_idle and (names is None or name in names):
+            words = f"{file}: {name}" if file else make_flag(name)
+            say(f"{words} has no effect: it is for {purpose}")
+
+
 def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) -> None:
     """List the cells of all runs that the files ask for, with their estimated cost. If a
     shard is given, list only the cells of this share.
@@ -148,6 +168,7 @@ def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) 
     from ropelab.sweeps import shares
 
     number_and_count = shares.read_shard(shard) if shard else None
+    _check_unused(options)
     lab, sweeps = _read_files(paths, index, options)
     planned_work = shares.look_ahead(sweeps, lab)
     if number_and_count:
@@ -169,6 +190,7 @@ def compute_share(
     from ropelab.sweeps import shares
 
     number, count = shares.read_shard(shard)
+    _check_unused(options)
     lab, sweeps = _read_files(paths, index, options)
     if lab.force:
         raise InputError(
@@ -244,6 +266,16 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     print_line(f"page: {page}")
 
 
+def _check_unused(options: Options) -> None:
+    """Check the options that a list of runs, or a share, does not use.
+
+    They are those of the command that makes the runs, which a user types by leaving out
+    --dry-run or --shard.
+    """
+    _choose_more_figures(options)
+    _check_engine(options)
+
+
 def _read_files(
     paths: Sequence[Path], index: str, options: Options
 ) -> "tuple[Lab, list[Sweep]]":
@@ -261,7 +293,11 @@ def _read_files(
     check_own(options.results / "index.html", document.MARK)
     lab = _make_lab(options)
     files = [builtin.find_config(path) for path in paths]
-    return lab, read_sweeps(files, lab)
+    sweeps = read_sweeps(files, lab)
+    for sweep in sweeps:
+        configs = [plan.config for plan in sweep.plans]
+        _say_idle(configs, file=str(sweep.path))
+    return lab, sweeps
 
 
 def _choose_more_figures(options: Options) -> Callable[[Run], object]:
@@ -274,6 +310,10 @@ def _choose_more_figures(options: Options) -> Callable[[Run], object]:
     formats = drawn.read_formats(options.format)
     style = check_known("figure style", options.style, drawn.STYLES)
     has_only_defaults = formats == ("png",) and style == "screen"
+    if options.figures is False and (options.redraw or not has_only_defaults):
+        raise InputError(
+            "--no-figures draws none; leave it out, or --format, --style and --redraw"
+        )
 
     def draw(run: Run) -> None:
         if run.folder and not has_only_defaults:
@@ -350,9 +390,7 @@ def _open_engine(options: Options) -> Iterator[Engine]:
 
     The engine is a Ray cluster, worker processes, or with `--workers 1` this process.
     """
-    name = check_known("engine", options.engine, ("local", "ray"))
-    if name == "local" and options.address is not None:
-        raise InputError("--address names a Ray cluster; give --engine ray with it")
+    name = _check_engine(options)
     # Ray and loky, which starts workers, are slow to import.
     engine: Engine = Here()
     if name == "ray":
@@ -367,6 +405,14 @@ def _open_engine(options: Options) -> Iterator[Engine]:
         yield engine
     finally:
         engine.stop()
+
+
+def _check_engine(options: Options) -> str:
+    """Return the name of the engine; InputError for options that do not go together."""
+    name = check_known("engine", options.engine, ("local", "ray"))
+    if name == "local" and options.address is not None:
+        raise InputError("--address names a Ray cluster; give --engine ray with it")
+    return name
 
 
 def _find_places(run: Run) -> dict[str, str]:

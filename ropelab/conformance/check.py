@@ -115,6 +115,14 @@ def check_folder(
         for name, expected_of_layer in layers.items():
             if name not in other_rotations:
                 layers_of_class[name] = expected_of_layer
+        # --config may name a file of another model.
+        if not layers_of_class.keys() <= module.rope_type.keys():
+            raise InputError(
+                f"{folder} is of a model with the layer types"
+                f" {', '.join(module.rope_type)}, and the configuration of one with"
+                f" {', '.join(layers_of_class) or 'none of them'}: give its own --config,"
+                " or none"
+            )
 
     checks = {}
     for name, expected_of_layer in layers_of_class.items():

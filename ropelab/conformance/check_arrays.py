@@ -45,7 +45,8 @@ def check_arrays(
             beside the file.
         length: tokens in the context, the claimed length if None.
         tolerance: radians by which an angle may be off beyond what float32 loses.
-        layer_type: the layer type of ``config`` to follow; the main one if empty.
+        layer_type: the layer type to follow; if empty, the main one of ``config``, or
+            the one that the kit was written for.
     """
     if config:
         whole_config = load_config(config)
@@ -53,7 +54,9 @@ def check_arrays(
         expected = choose_layer(layers, layer_type)
         prompt: list[Segment] = []
     else:
-        expected, whole_config, prompt = expect_kit(path.parent / ABOUT, length)
+        expected, whole_config, prompt = expect_kit(
+            path.parent / ABOUT, length, layer_type
+        )
     arrays = stored.read_arrays(path)
 
     checks = check_stored_axes(path, arrays, expected, whole_config, prompt)
@@ -130,6 +133,7 @@ def check_stored_axes(
 def expect_kit(
     about: Path,
     length: int | None,
+    layer_type: str = "",
 ) -> tuple[Expected, Mapping[str, Any], list[Segment]]:
     """Read the file of facts in a kit of `ropelab vectors`.
 
@@ -141,11 +145,15 @@ def expect_kit(
         length = length or require_whole(facts["length"], "length")
         layers = expect_config(str(about), facts["config"], length)
         prompt = read_segments(facts.get("prompt", ()))
-        return layers[facts["layer_type"]], facts["config"], prompt
+        expected = layers[facts["layer_type"]]
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
         raise InputError(
             f"{about} was not written by ropelab vectors: give --config"
         ) from None
+    # Another layer type of the same configuration may be asked for.
+    if layer_type:
+        expected = choose_layer(layers, layer_type)
+    return expected, facts["config"], prompt
 
 
 def list_rotated(path: Path, arrays: Mapping[str, np.ndarray]) -> list[str]:

@@ -274,6 +274,22 @@ class Config(BaseModel):
         """Return the runs to make before this run: (experiment, values)."""
         return ()
 
+    def list_idle_fields(self) -> dict[str, str]:
+        """Return the fields on which no number of this run depends, each with what it
+        is for, which this run leaves out.
+        """
+        return {}
+
+    def list_idle_choices(self) -> dict[str, str]:
+        """Return the idle fields that were given another value than their default."""
+        choices = {}
+        for name, purpose in self.list_idle_fields().items():
+            default = type(self).model_fields[name].default
+            is_given = name in self.model_fields_set
+            if is_given and getattr(self, name) != default:
+                choices[name] = purpose
+        return choices
+
     def changed_fields(self) -> dict[str, Any]:
         """Return the fields that differ from the defaults or, if a model is named, from
         the values of that model.

@@ -274,7 +274,8 @@ def write_markdown(
     """
     if table.empty:
         return
-    yield f"| {' | '.join(str(name).replace('_', ' ') for name in table.columns)} |"
+    names = (str(name).replace("_", " ").replace("|", "&#124;") for name in table)
+    yield f"| {' | '.join(names)} |"
     yield f"|{' --- |' * len(table.columns)}"
     for row in table.itertuples(index=False):
         cells = (format_cell(value).replace("|", "&#124;") for value in row)

@@ -1,6 +1,5 @@
 """Tables of a run for other programs: CSV, Parquet, LaTeX, Markdown."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.leading import find_leads
 from ropelab.runs.sentences import split_verdict
 from ropelab.runs.tables import Tables, write_markdown
+from ropelab.show.gallery import escape
 from ropelab.show.intervals import join_intervals
 from ropelab.show.page.shown import ShownRun
 from ropelab.show.terminal import format_value
@@ -22,6 +22,12 @@ ENDINGS = {
     "latex": "tex",
     "markdown": "md",
     "parquet": "parquet",
+}
+# The characters to which LaTeX gives a meaning, each with the words that print it.
+LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
 }
 
 
@@ -40,7 +46,7 @@ def write_latex(table: pd.DataFrame, caption: str = "") -> str:
         bold_rows[column] = list(table.index[names.isin(names_of_leaders)])
 
     table = join_intervals(table)
-    texts = table.map(format_value).rename(columns=_write_title)
+    texts = table.map(_write_cell).rename(columns=_write_title)
     styler = texts.style.hide(axis="index").format(escape="latex")
     styler = styler.format_index(escape="latex", axis="columns")
     for column, rows in bold_rows.items():
@@ -59,17 +65,26 @@ def write_latex(table: pd.DataFrame, caption: str = "") -> str:
     return str(styler.to_latex(**options))
 
 
+def _write_cell(value: object) -> str:
+    """Write a value in one line: a blank line would end the paragraph of a cell."""
+    return " ".join(format_value(value).split())
+
+
 def _write_title(column: object) -> str:
-    return str(column).replace("_", " ")
+    return _write_cell(str(column).replace("_", " "))
 
 
 def escape_latex(text: str) -> str:
-    """Escape a text for LaTeX.
+    """Write a text as plain words in LaTeX.
+
+    Anybody may have written a manifest, so its texts must not become commands, such as
+    one that reads a file into a paper.
 
     >>> escape_latex("50 % of a_b")
     '50 \\\\% of a\\\\_b'
     """
-    return re.sub(r"([&%$#_{}])", r"\\\1", text)
+    letters = [LATEX.get(letter, letter) for letter in _write_cell(text)]
+    return "".join(letters)
 
 
 def _encode_csv(table: pd.DataFrame) -> bytes:
@@ -81,7 +96,9 @@ def _encode_latex(table: pd.DataFrame) -> bytes:
 
 
 def _encode_markdown(table: pd.DataFrame) -> bytes:
-    lines = write_markdown(table, format_value)
+    # Nor must texts become links or HTML where Markdown is shown.
+    titled = table.rename(columns=lambda name: escape(_write_title(name)))
+    lines = write_markdown(titled, lambda value: escape(format_value(value)))
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -222,6 +222,11 @@ def test_a_method_without_a_name_is_refused():
         llama("hf5", "resonance(inner=yarn(factor=4))")
 
 
+def test_a_target_that_is_named_twice_is_written_once():
+    emitted = emit(model="llama-3.1-8b", context=262144, target="vllm,hf5,vllm")
+    assert [each.target for each in emitted.targets] == ["vllm", "hf5"]
+
+
 def test_a_list_without_a_target_is_refused():
     with pytest.raises(InputError, match="unknown target ','"):
         llama(",")

@@ -422,3 +422,38 @@ def test_a_factor_in_a_block_without_a_type_is_named() -> None:
     assert "transformers-4.57" not in found  # which stops
     assert not says(audited({**LLAMA, "rope_scaling": YARN}), "W11")
     assert not says(audited({**LLAMA, "rope_scaling": {"factor": 1}}), "W11")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "flags", "idle"),
+    [
+        ("vllm", "-c 65536 --rope-freq-base 5000", ["--rope-freq-base 5000"]),
+        ("llama.cpp", "-c 65536 --rope-freq-base 5000", []),
+        ("", "--rope-freq-base 5000", []),
+        ("vllm", """--hf-overrides '{"rope_theta": 5000}'""", []),
+        ("mlx-lm", "--use-rope-scaling", ["--use-rope-scaling"]),
+        ("transformers-5", "--ropeconfig 1 5000", ["--ropeconfig 1 5000"]),
+        # The file says so already.
+        ("llama.cpp", "--rope-freq-base 10000", ["--rope-freq-base 10000"]),
+        # Each of the two changes what the other one does.
+        ("llama.cpp", "--rope-scaling yarn --rope-scale 4", []),
+    ],
+)
+def test_a_flag_that_no_audited_runtime_reads_is_named(
+    tmp_path: Path, call: Any, runtime: str, flags: str, idle: list[str]
+) -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "num_attention_heads": 1,
+        "max_position_embeddings": 65536,
+        "rope_theta": 10000.0,
+    }
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    words = ("--runtime", runtime) if runtime else ()
+    status, out, err = call("audit", file, *words, "--flags", flags, "--json")
+    assert status in (0, 3)
+    assert json.loads(out)["experiment"] == "audit"
+    says = "changes nothing that the audited runtimes compute"
+    assert err.splitlines() == [f"{flag} {says}" for flag in idle]

@@ -46,6 +46,16 @@ def test_every_layer_type_is_looked_at(tmp_path: Path) -> None:
     assert mentions(answer, *layer_types, "within 0.01 rad")
 
 
+def test_a_configuration_with_other_layer_types_is_refused(tmp_path: Path) -> None:
+    """The class of the folder has no table for the layers of the configuration."""
+    gemma = tmp_path / "gemma"
+    llama = tmp_path / "llama"
+    config("gemma3_text", **ARCHITECTURES["gemma3_text"]).save_pretrained(gemma)
+    config("llama", **ARCHITECTURES["llama"]).save_pretrained(llama)
+    with pytest.raises(InputError, match="layer types full_attention, sliding_att"):
+        check(str(gemma), config=str(llama / "config.json"))
+
+
 @pytest.mark.parametrize("kind", ["internlm3", "iquestcoder"])
 def test_a_model_type_without_a_module_of_its_own_has_the_class_of_its_model(
     tmp_path: Path, kind: str

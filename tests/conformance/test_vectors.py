@@ -238,6 +238,14 @@ def test_layer_types_have_a_folder_each_and_their_own_answers(tmp_path: Path) ->
     answer = check(str(whole / "mine.npz")).answer
     assert mentions(answer, "k: rotates", "sliding_attention", "base 10000, unscaled")
     assert not check(str(whole / "vectors.npz")).wrong
+    # The folder has the arrays of one layer type, and another may be asked for.
+    full = str(whole / "vectors.npz")
+    assert not check(full, layer_type="full_attention").wrong
+    asked = check(full, layer_type="sliding_attention")
+    assert asked.wrong
+    assert mentions(asked.answer, "rotates as full_attention layers should")
+    with pytest.raises(InputError, match="unknown layer type 'bogus'"):
+        check(full, layer_type="bogus")
 
 
 def test_the_commands_and_their_statuses(tmp_path: Path, call: Any) -> None:
@@ -287,6 +295,11 @@ def test_the_commands_and_their_statuses(tmp_path: Path, call: Any) -> None:
         status, out, err = call("check", mine)
         assert (status, says in " ".join((out + err).split())) == (expected, True)
         assert "ropelab audit" not in out
+    # What is typed next asks the same again.
+    np.savez(mine, k_rotated=arrays["mistake_shifted"])
+    options = ("--length", "4096", "--tolerance", "0.001")
+    _, out, _ = call("check", mine, *options)
+    assert " ".join(options) in " ".join(out.split())
     assert call("vectors", "--config", config, "--out", "")[0] == 2
     (tmp_path / "file").write_text("")
     status, _, err = call("vectors", "--config", config, "--out", tmp_path / "file")

@@ -3,6 +3,7 @@ measured.
 """
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import ropelab
 from ropelab.claims.ledger import judge_run
-from ropelab.runs.errors import InputError, check_known
+from ropelab.runs.errors import InputError, check_known, find_unseen
 from ropelab.runs.leading import find_leads
 from ropelab.runs.metrics import flatten_summary
 from ropelab.runs.store import make_records
@@ -98,6 +99,39 @@ def test_latex_has_every_interval_of_a_row():
     text = export.write_latex(values)
     assert "a & 0.50 [0.40, 0.60] & 0.25 [0.12, 0.38] \\\\" in text
     assert "ci" not in text
+
+
+# Texts that are commands, HTML, links or lines of their own where they are not escaped.
+HOSTILE = [
+    r"\input/etc/passwd \write18{ls} a~b c^d {x} & _ % # $x$",
+    "<script>alert(1)</script>",
+    "a | b\n# head\n\n[x](javascript:alert(1)) `c`",
+    "abc\u202edcba \x1b[31m \x9b31m \u2028 \x85 c\r\nd",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_latex_has_no_commands_of_a_manifest(text):
+    table = pd.DataFrame({text: [text], "value": [1.5]})
+    latex = export.write_latex(table, f"The answer {text}")
+    for command in (r"\input", r"\write", "a~b", "c^d"):
+        assert command not in latex
+    assert not find_unseen(latex)
+    assert "\n\n" not in latex
+    # A table with a caption has ten lines, and each is one of ropelab's own.
+    assert latex.count("\n") == 10
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_markdown_has_no_html_links_or_lines_of_a_manifest(text):
+    table = pd.DataFrame({text: [text], "value": [1.5]})
+    markdown = export.encode_text({"one": table}, "markdown")
+    lines = markdown.splitlines()
+    assert len(lines) == 3
+    assert {line.count("|") for line in lines} == {3}
+    assert not find_unseen(markdown)
+    plain = re.sub(r"\\.", "", markdown)
+    assert not set("<>[]`") & set(plain)
 
 
 def test_markdown_has_a_row_per_row(run):

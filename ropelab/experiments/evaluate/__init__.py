@@ -201,6 +201,9 @@ class EvaluateConfig(Config):
     def interval_over(self) -> str:
         return join_names(config.count_texts(self))
 
+    def list_idle_fields(self) -> dict[str, str]:
+        return config.list_idle_fields(self)
+
     def inputs(self) -> dict[str, str]:
         """Return fingerprints of the text and of the model.
 

@@ -207,6 +207,13 @@ class ExtrapolateConfig(config.TaskConfig):
             return f"{models} models, of costs also over {texts}"
         return f"{models} models"
 
+    def list_idle_fields(self) -> dict[str, str]:
+        idle_fields = super().list_idle_fields()
+        if "finetuned" not in self.arms:
+            idle_fields["finetune_steps"] = "--arms finetuned"
+            idle_fields["finetune_len"] = "--arms finetuned"
+        return idle_fields
+
     @property
     def tuned_len(self) -> int:
         """The length of the finetuned arm."""

@@ -186,6 +186,16 @@ class PrecisionConfig(Config):
         """The number of features that rotate."""
         return self.rotary_dim or self.head_dim
 
+    def list_idle_fields(self) -> dict[str, str]:
+        idle_fields = {}
+        if self.explain is None:
+            idle_fields["explain_pair"] = "--explain"
+        if "sinusoidal" not in self.schemes:
+            idle_fields["model_dim"] = "--schemes sinusoidal"
+        if "single" not in self.schemes:
+            idle_fields["period"] = "--schemes single"
+        return idle_fields
+
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         if self.rotated > self.head_dim:

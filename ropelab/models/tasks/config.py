@@ -140,6 +140,8 @@ Depths = Annotated[
     EvaluationField[Naturals],
     Field(description="depths of a pass key in its text, in percent"),
 ]
+# The tasks whose keys and lists stand at depths of a text.
+TASKS_WITH_DEPTHS = {"passkey", "multiquery", "indexing", "keyed"}
 # The largest number of depths. Each key needs one of sixteen names
 # (ropelab/models/tasks/needles.py).
 MOST_DEPTHS = 16
@@ -296,6 +298,24 @@ def count_texts(config: EvaluationConfig) -> list[str]:
     return texts
 
 
+def list_idle_fields(config: EvaluationConfig) -> dict[str, str]:
+    """Return the fields of an evaluation that its tasks and casts leave without effect,
+    each with what it is for.
+    """
+    idle_fields = {}
+    # Two casts are compared on documents, too.
+    if "text" not in config.tasks and not getattr(config, "against", ""):
+        idle_fields["documents"] = "the task text"
+    if set(config.tasks) == {"text"}:
+        idle_fields["sequences"] = "other tasks than text"
+    fields = type(config).model_fields  # type: ignore[attr-defined]
+    if "depths" in fields and TASKS_WITH_DEPTHS.isdisjoint(config.tasks):
+        idle_fields["depths"] = f"the tasks {', '.join(sorted(TASKS_WITH_DEPTHS))}"
+    if "offsets" in fields and not getattr(config, "casts", ()):
+        idle_fields["offsets"] = "--casts"
+    return idle_fields
+
+
 class TaskConfig(Config):
     """A config of an experiment that trains models and measures them on tasks."""
 
@@ -319,6 +339,9 @@ class TaskConfig(Config):
     @property
     def longest(self) -> int:
         return self.test_len
+
+    def list_idle_fields(self) -> dict[str, str]:
+        return list_idle_fields(self)
 
     @property
     def scope(self) -> str:

@@ -1,0 +1,89 @@
+"""Options that have no effect on a run are named, since a user expects one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ropelab.lab import Lab
+from ropelab.runs.cell import hash_cell, list_with_prerequisites
+from tests.test_cli import call
+
+__all__ = ["call"]  # a fixture
+
+# An experiment with its values, and a field without effect on them.
+IDLE: list[tuple[str, dict[str, Any], str, Any]] = [
+    ("precision", {}, "explain_pair", 3),
+    ("precision", {}, "model_dim", 256),
+    ("precision", {"schemes": ["sinusoidal"]}, "period", 5e5),
+    ("extrapolate", {}, "finetune_steps", 7),
+    ("extrapolate", {}, "finetune_len", 4096),
+    ("extrapolate", {}, "depths", [50]),
+    ("extrapolate", {}, "offsets", [5]),
+    ("extrapolate", {"tasks": ["copy"]}, "documents", 7),
+    ("extrapolate", {"tasks": ["text"]}, "sequences", 5),
+    ("encodings", {"tasks": ["text"]}, "sequences", 5),
+    ("encodings", {"tasks": ["copy"]}, "documents", 5),
+    ("spectrum", {"tasks": ["text"]}, "sequences", 5),
+    ("spectrum", {"tasks": ["copy"]}, "documents", 4),
+    ("base-empirical", {"tasks": ["copy"]}, "documents", 4),
+]
+# The same fields where they have an effect.
+USED: list[tuple[str, dict[str, Any], str, Any]] = [
+    ("precision", {"schemes": ["sinusoidal"]}, "model_dim", 256),
+    ("precision", {}, "period", 5e5),
+    ("extrapolate", {"arms": ["finetuned"]}, "finetune_steps", 7),
+    ("extrapolate", {"arms": ["finetuned"]}, "finetune_len", 4096),
+    ("extrapolate", {"tasks": ["passkey"]}, "depths", [50]),
+    ("extrapolate", {"casts": ["angle:bfloat16"]}, "offsets", [5]),
+    ("extrapolate", {}, "documents", 7),
+    ("extrapolate", {}, "sequences", 5),
+]
+
+
+def plan_cells(experiment: str, values: dict[str, Any]) -> tuple[set[str], set[str]]:
+    """The hashes of the cells of a run, and the names of its idle fields."""
+    plan = Lab().prepare(experiment, values)
+    cells = list_with_prerequisites(plan.experiment.cells(plan.config))
+    return {hash_cell(cell) for cell in cells.values()}, {
+        *plan.config.list_idle_choices()
+    }
+
+
+@pytest.mark.parametrize(("experiment", "values", "field", "value"), IDLE)
+def test_a_field_without_effect_is_named(
+    experiment: str, values: dict[str, Any], field: str, value: Any
+) -> None:
+    cells, idle_fields = plan_cells(experiment, values)
+    assert not idle_fields
+    assert plan_cells(experiment, {**values, field: value}) == (cells, {field})
+
+
+@pytest.mark.parametrize(("experiment", "values", "field", "value"), USED)
+def test_a_field_with_an_effect_is_not_named(
+    experiment: str, values: dict[str, Any], field: str, value: Any
+) -> None:
+    cells, _ = plan_cells(experiment, values)
+    changed_cells, idle_fields = plan_cells(experiment, {**values, field: value})
+    assert changed_cells != cells
+    assert not idle_fields
+
+
+def test_commands_and_files_say_which_fields_have_no_effect(call: Any) -> None:
+    words = "precision --length 64 --long-lengths 64 --draws 2 --formats float16 -q"
+    status, _, err = call(*words.split(), "--explain-pair", 3, "--no-figures")
+    assert status == 0
+    assert err == "--explain-pair has no effect: it is for --explain\n"
+
+    # The axis of a grid has one value that is the default.
+    file = Path("moved.toml")
+    file.write_text('experiment = "extrapolate"\n[grid]\noffsets = [[0], [5]]\n')
+    status, _, err = call("run", file, "--dry-run")
+    assert status == 0
+    assert err == "moved.toml: offsets has no effect: it is for --casts\n"
+
+    # The fields of a stored run are all in its config.toml, with their defaults.
+    (config,) = Path("results").glob("precision/*/config.toml")
+    assert "explain_pair = 3" in config.read_text()
+    config.write_text(config.read_text().replace("explain_pair = 3", ""))
+    assert call("run", config, "--dry-run")[2] == ""
