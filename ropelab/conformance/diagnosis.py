@@ -7,6 +7,7 @@ tables, positions, frequencies, the factor on cos and sin, and at last how far a
 are off by rounding. A later fault means nothing where an earlier one was found.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from ropelab.conformance.angles import (
     LARGE_ARGUMENTS,
+    REDUCE_ANGLES,
     are_angles_accumulated,
     describe_small_loss,
     explain_more_positions,
@@ -43,13 +45,14 @@ from ropelab.conformance.observation import (
 from ropelab.conformance.positions import explain_positions
 from ropelab.conformance.rotations import NOT_FINITE
 from ropelab.conformance.sines import LEAST_OF_SLOW_PAIRS, explain_sine
+from ropelab.conformance.usual import HALF_FORMATS
 from ropelab.conformance.wrong_tables import explain_tables
+from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.rows import Result, Rows
 
 # The largest mean difference between observed tables and the tables of a rounding that
 # explains them.
 FIT_TOLERANCE = 1e-3
-REDUCE_ANGLES = "reduce angles by 2 pi in float64, or in three terms with fma"
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,33 @@ def judge_angles(
     return Check(answer, wrong=True, fix=fix, rows={"casts": rows})
 
 
+def name_rounded_base(observed: Observed, expected: Expected, tolerance: float) -> str:
+    """Name a base, or its logarithm, that is rounded to a small format; empty: none.
+
+    Such a base is too near to the right one to show in single frequencies.
+    """
+    spec = expected.spec
+    for name in HALF_FORMATS:
+        number_format = FORMATS[name]
+        rounded_log = float(round_to(np.log([spec.base]), number_format)[0])
+        bases = {
+            "the base": float(round_to(np.array([spec.base]), number_format)[0]),
+            "the logarithm of the base": math.exp(rounded_log),
+        }
+        for words, base in bases.items():
+            if not 1 < base < math.inf or base == spec.base:
+                continue
+            other = replace(spec, base=base)
+            inv_freq = other.inv_freq(expected.length)
+            angles = inv_freq * observed.positions[:, None]
+            differences = np.arctan2(observed.sin, observed.cos) - angles
+            errors = np.abs(wrap_angles(differences))
+            lost = expected.budget().angles(observed.positions)
+            if (errors <= tolerance + lost).all():
+                return f"{words} is rounded to {name}, base {base:.7g}"
+    return ""
+
+
 def name_stage(
     differences: Table,
     observed: Observed,
@@ -230,4 +260,7 @@ def name_stage(
     shifted = name_shifted_pairs(differences, observed, expected, tolerance)
     if shifted:
         return shifted, "one position for all pairs"
+    rounded = name_rounded_base(observed, expected, tolerance)
+    if rounded:
+        return rounded, "compute inv_freq in float32"
     return "no known rounding explains it", "compare angles position by position"

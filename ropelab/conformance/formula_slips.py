@@ -181,6 +181,10 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     multiplied = kept * plain + (1 - kept) * plain * method.factor
     answer = f"slow pairs are multiplied by {method.factor:g} instead of divided"
     yield answer, multiplied
+    geometric = plain**kept * divided ** (1 - kept)
+    yield "pairs in the ramp have the geometric mean of both frequencies", geometric
+    harmonic = 1 / (kept / plain + (1 - kept) / divided)
+    yield "pairs in the ramp have the harmonic mean of both frequencies", harmonic
 
     if isinstance(method, scaling.Llama3):
         wavelengths = math.tau / plain
@@ -274,6 +278,13 @@ def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
     moving = 2 * np.count_nonzero(right)
     if moving < width:
         divisors.append(moving)
+
+    # Where a part of a head rotates, the frequencies of the whole head may be cut at the
+    # wrong end, or in steps.
+    if head > width and isinstance(spec.scaling, scaling.Unscaled):
+        whole = spec.base ** (-np.arange(0, head, 2) / head)
+        slowest = whole[-len(plain) :]
+        yield f"the slowest of the {len(whole)} frequencies of the whole head", slowest
 
     for divisor in divisors:
         power = width / divisor

@@ -29,6 +29,8 @@ LARGEST_STRETCH = 1 / 64
 FAR_SHARE = 1 / 64
 # Numbers of tokens that share a position in Self-Extend.
 GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
+# Numbers of tokens in a block whose tokens may be in reverse.
+BLOCK_SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256)
 # A rule that holds from some position on is guessed from at least this many wrong rows,
 # behind at least this many right rows.
 FEWEST_WRONG_ROWS = 3
@@ -167,7 +169,26 @@ def explain_recovered(
     has_one_sum = np.ptp(recovered + positions) == 0
     if recovered[0] > 0 and has_one_sum:
         return f"positions are counted back from {recovered[0]:.0f}", FROM_ZERO
+    answer = explain_exchanged(positions, recovered)
+    if answer:
+        return answer, "rotate each token by its own position"
     return explain_first_moved(positions, recovered, pairs)
+
+
+def explain_exchanged(positions: Positions, recovered: Recovered) -> str:
+    """Name positions that are exchanged inside of blocks; empty if they are not.
+
+    In a block of two, 2n and 2n + 1 are exchanged.
+    """
+    if np.array_equal(recovered, positions):
+        return ""
+    for size in BLOCK_SIZES:
+        in_block = positions % size
+        if np.array_equal(recovered, positions - in_block + (size - 1 - in_block)):
+            if size == 2:
+                return "positions 2n and 2n + 1 are exchanged"
+            return f"positions are counted back in each block of {size}"
+    return ""
 
 
 def explain_first_moved(
