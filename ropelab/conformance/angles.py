@@ -43,6 +43,9 @@ KNOWN_REDUCTIONS = {
     "2 pi in three terms": REDUCTIONS[3],
     "2 pi in two terms of 24 bits, products rounded": FULL_TERMS,
 }
+# Coarse values of 2 pi: in bfloat16 and float16, in few digits, and 44 / 7. At large
+# angles they lose whole turns, so that the error tells the value only if it is tried.
+COARSE_PERIODS = (6.28125, 6.28, 6.283, 6.2832, 44 / 7, 6.3, 6.25)
 # Smaller errors of a sine, in radians, are not reported. A good reduction in float32
 # loses far less.
 LEAST_SINE_ERROR = 1e-3
@@ -55,6 +58,10 @@ STEPS = (16, 32, 64, 90, 100, 128, 180, 200, 256, 360, 512, 720, 1000, 1024)
 # The largest distance of an angle from a whole step of such a table, as a share of a
 # step. Angles in float32 are at least this near to their steps.
 STEP_TOLERANCE = 1e-3
+# If cos and sin of two angles differ by less than this, the angles are taken for one. At
+# least so many positions have to have the largest angle of angles that are limited.
+SAME_TABLE = 1e-5
+FEWEST_CLAMPED = 3
 # The last position at which slow pairs are compared with shifted slow pairs.
 NEAR_POSITION = 256
 # Only positions below this one are compared with sums of frequencies, which need an
@@ -157,6 +164,12 @@ def explain_period(
     if reduction:
         return reduction
 
+    for period in COARSE_PERIODS:
+        for turns in (np.floor(angles / period), np.round(angles / period)):
+            lost = wrap_angles(angles - turns * period - angles)
+            if np.abs(wrap_angles(errors - lost)).max() < min(largest / 4, TABLE_ERROR):
+                return f"2 pi is taken as {period:.7g}"
+
     # If a number p is subtracted in place of 2 pi, the error of an angle is the angle
     # times (2 pi - p) / p. This share is measured at large angles, where other errors
     # matter least, and has to be the same there within a quarter.
@@ -233,6 +246,44 @@ def explain_steps(observed: Observed, expected: Expected) -> Fault | None:
             answer = f"angles come in {count} steps of a turn, as from a table of sines"
             return answer, "compute sin and cos of the angle itself"
     return None
+
+
+def explain_clamp(observed: Observed, expected: Expected) -> Fault | None:
+    """Name angles that are limited to a largest one, which all larger angles become."""
+    order = np.argsort(observed.positions)
+    positions = observed.positions[order]
+    cos, sin = observed.cos[order], observed.sin[order]
+    right = expected.inv_freq * positions[:, None]
+    if cos.shape != right.shape or not right.size:
+        return None
+
+    # The fastest pair has the largest angles: the last of them are limited.
+    fastest = int(expected.inv_freq.argmax())
+    is_last = np.abs(cos[:, fastest] - cos[-1, fastest]) < SAME_TABLE
+    is_last &= np.abs(sin[:, fastest] - sin[-1, fastest]) < SAME_TABLE
+    differs = np.flatnonzero(~is_last)
+    if not len(differs) or len(positions) - differs[-1] <= FEWEST_CLAMPED:
+        return None
+    below = right[differs[-1], fastest]
+    above = right[differs[-1] + 1, fastest]
+
+    is_clamped = right >= above
+    is_right = right <= below
+    limited = np.hypot(cos - cos[-1, fastest], sin - sin[-1, fastest])
+    lost = expected.budget().angles(positions)
+    unclamped = np.hypot(
+        cos / observed.gain - np.cos(right), sin / observed.gain - np.sin(right)
+    )
+    are_limited = (limited[is_clamped] < TABLE_ERROR).all()
+    are_right = (unclamped[is_right] < (TABLE_ERROR + lost)[is_right]).all()
+    # Where a table ends, all pairs stand still from one position on, whatever their
+    # angles are. Here other pairs have to be limited later, or never.
+    slow = np.flatnonzero(right[-1] <= below)
+    goes_on = [pair for pair in slow if right[-1, pair] > 2 * TABLE_ERROR]
+    if not (are_limited and are_right and goes_on):
+        return None
+    answer = f"angles are limited to one between {below:.6g} and {above:.6g} rad"
+    return answer, "take sin and cos of the angle itself"
 
 
 def name_shifted_pairs(

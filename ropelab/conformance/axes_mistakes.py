@@ -200,12 +200,16 @@ def list_ladders(right: Reference) -> Iterator[Movement]:
     for answer, frequencies in list_moved_ladders(right):
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
 
-    backwards = inv_freq.copy()
-    for axis in range(axes.count):
-        pairs = axes.pairs_of(axis)
-        backwards[pairs] = inv_freq[pairs][::-1]
-    answer = "the frequencies of each axis are in reverse order"
-    yield Movement(answer, fix, axes.axis_of_pair, backwards, coordinates)
+    for subset in list_subsets(axes.count, axes.count):
+        backwards = inv_freq.copy()
+        for axis in subset:
+            pairs = axes.pairs_of(axis)
+            backwards[pairs] = inv_freq[pairs][::-1]
+        names = join_names([axes.names[axis] for axis in subset])
+        if len(subset) == axes.count:
+            names = "each axis"
+        answer = f"the frequencies of {names} are in reverse order"
+        yield Movement(answer, fix, axes.axis_of_pair, backwards, coordinates)
 
 
 def list_moved_ladders(right: Reference) -> Iterator[tuple[str, Frequencies]]:

@@ -19,6 +19,7 @@ from ropelab.conformance.angles import (
     REDUCE_ANGLES,
     are_angles_accumulated,
     describe_small_loss,
+    explain_clamp,
     explain_more_positions,
     explain_period,
     explain_steps,
@@ -153,7 +154,11 @@ def explain_numbers(
         fits = nearest["mean_difference"] < FIT_TOLERANCE
         is_rounded = fits and nearest["cast"] != "float32"
     if not is_rounded:
-        fault = explain_steps(observed, expected) or explain_sine(observed, expected)
+        fault = (
+            explain_steps(observed, expected)
+            or explain_clamp(observed, expected)
+            or explain_sine(observed, expected)
+        )
         if not fault:
             fault = explain_frequencies(observed, expected)
             if fault and UNEXPLAINED in fault[0]:
@@ -209,9 +214,12 @@ def name_rounded_base(observed: Observed, expected: Expected, tolerance: float) 
     for name in HALF_FORMATS:
         number_format = FORMATS[name]
         rounded_log = float(round_to(np.log([spec.base]), number_format)[0])
+        power = -2 / spec.rotary_dim
+        ratio = float(round_to(np.array([spec.base**power]), number_format)[0])
         bases = {
             "the base": float(round_to(np.array([spec.base]), number_format)[0]),
             "the logarithm of the base": math.exp(rounded_log),
+            "the ratio of one frequency to the next": ratio ** (1 / power),
         }
         for words, base in bases.items():
             if not 1 < base < math.inf or base == spec.base:

@@ -90,6 +90,7 @@ def list_wrong_longrope_tables(expected: Expected) -> Iterator[Explanation]:
         answer = f"the {name} table is used at {expected.length} tokens"
         yield answer, plain / divisors
         yield f"the {name} table multiplies the frequencies", plain * divisors
+        yield f"the {name} table is in reverse order", plain / divisors[::-1]
 
 
 def list_omissions(expected: Expected) -> Iterator[Explanation]:
@@ -177,10 +178,20 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     yield "pairs in the ramp are blended backwards", ramp_inverted
 
     # The share of each pair that is not divided.
-    kept = (right - divided) / (plain - divided)
+    kept = np.clip((right - divided) / (plain - divided), 0, 1)
     multiplied = kept * plain + (1 - kept) * plain * method.factor
     answer = f"slow pairs are multiplied by {method.factor:g} instead of divided"
     yield answer, multiplied
+    for words, curved in (
+        ("smoothly, as 3 s^2 - 2 s^3", kept**2 * (3 - 2 * kept)),
+        ("as a cosine", (1 - np.cos(math.pi * kept)) / 2),
+        ("as a square", kept**2),
+        ("as a square", 1 - (1 - kept) ** 2),
+        ("as a square root", np.sqrt(kept)),
+        ("as a square root", 1 - np.sqrt(1 - kept)),
+    ):
+        answer = f"the ramp rises {words}, and not as a straight line"
+        yield answer, curved * plain + (1 - curved) * divided
     geometric = plain**kept * divided ** (1 - kept)
     yield "pairs in the ramp have the geometric mean of both frequencies", geometric
     harmonic = 1 / (kept / plain + (1 - kept) / divided)

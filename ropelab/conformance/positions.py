@@ -11,6 +11,7 @@ from ropelab.conformance.angles import TABLE_ERROR, wrap_angles
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Fault, Observed, Positions, Table
 from ropelab.conformance.usual import FACTORS, HALF_FORMATS
+from ropelab.math import scaling
 from ropelab.math.frequencies import Frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float, Int
@@ -75,6 +76,11 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
     stretch = find_stretch(unrounded, angles, positions, inv_freq)
     if stretch:
         answer = f"positions are multiplied by {stretch:.8g}"
+        method = expected.spec.scaling
+        if isinstance(method, scaling.PositionInterpolation):
+            factor = method.factor
+            answer = f"factor {factor / stretch:.6g} instead of {factor:g}: {answer}"
+            return answer, "divide positions by the factor in float32"
         return answer, "count positions in whole steps, as arange does"
 
     # If the slowest pair turns by more than half a turn in the context, several positions
@@ -147,6 +153,12 @@ def explain_recovered(
         answers = {
             f"p // {step:g}": floored,
             f"rounded down to multiples of {step:g}": floored * step,
+            f"rounded up to multiples of {step:g}": -(-positions // step) * step,
+            # Halves are rounded to even multiples by most functions, and up by some.
+            f"rounded to multiples of {step:g}": np.round(positions / step) * step,
+            f"rounded, halves up, to multiples of {step:g}": (
+                np.floor(positions / step + 0.5) * step
+            ),
         }
         for how, wrong in answers.items():
             if np.array_equal(recovered, wrong):

@@ -33,6 +33,20 @@ LLAMA3["rope_scaling"] = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
+LINEAR = {**PLAIN, "rope_scaling": {"rope_type": "linear", "factor": 3.0}}
+YARN = {**PLAIN, "rope_theta": 1e6, "max_position_embeddings": 131072}
+YARN["rope_scaling"] = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "original_max_position_embeddings": 32768,
+    "attention_factor": 1.0,
+}
+DIVISORS = {
+    "short_factor": [1 + 0.02 * pair for pair in range(32)],
+    "long_factor": [1 + 1.5 * pair for pair in range(32)],
+}
+LONGROPE = {**PLAIN, "model_type": "phi3", "original_max_position_embeddings": 4096}
+LONGROPE["rope_scaling"] = {"type": "longrope", **DIVISORS}
 PARTIAL = {**SIZES, "model_type": "phi", "partial_rotary_factor": 0.5}
 PARTIAL |= {"rope_theta": 1e4, "max_position_embeddings": 2048}
 ADJACENT = {**SIZES, "model_type": "glm4", "head_dim": 64, "rope_theta": 1e4}
@@ -53,6 +67,10 @@ LAST["rope_parameters"] = {
     "rope_theta": 5e5,
     "mrope_section": [22, 22, 20],
 }
+
+
+# The smallest turn that 16 bits hold.
+TURN = math.tau / 65536
 
 
 def ladder(base: float = 500000.0, width: int = 64) -> np.ndarray:
@@ -120,13 +138,44 @@ def powers(positions: np.ndarray) -> Any:
     return found.real, found.imag
 
 
-def geometric() -> np.ndarray:
+def llama3(blend: Callable[[float, float], float]) -> np.ndarray:
     found = []
     for theta in ladder():
         turns = 8192 * theta / math.tau
-        share = min(max((turns - 1) / 3, 0.0), 1.0)
-        found.append(theta**share * (theta / 32) ** (1 - share))
+        found.append(blend(theta, min(max((turns - 1) / 3, 0.0), 1.0)))
     return np.array(found)
+
+
+def geometric(theta: float, share: float) -> float:
+    return float(theta**share * (theta / 32) ** (1 - share))
+
+
+def smooth(theta: float, share: float) -> float:
+    share = share**2 * (3 - 2 * share)
+    return share * theta + (1 - share) * theta / 32
+
+
+def yarn_with_ramp_of(base: float) -> np.ndarray:
+    """YaRN by 4 whose ramp's ends have another base than its frequencies."""
+    low, high = (
+        64 * math.log(32768 / (turns * math.tau)) / (2 * math.log(base))
+        for turns in (32, 1)
+    )
+    ramp = np.clip((np.arange(32) - int(low)) / (math.ceil(high) - int(low)), 0, 1)
+    return ladder(1e6) * (1 - ramp + ramp / 4)
+
+
+def longrope_in_reverse(
+    x: np.ndarray, positions: np.ndarray, seq_len: int
+) -> np.ndarray:
+    divisors = np.array(DIVISORS["long_factor" if seq_len > 4096 else "short_factor"])
+    gain = math.sqrt(1 + math.log(8) / math.log(4096))
+    y = turned(x, by(positions, ladder() / divisors[::-1]))
+    return y * gain
+
+
+def next_sine(positions: np.ndarray) -> Any:
+    return np.cos(by(positions, ladder())), np.sin(by(positions + 1, ladder()))
 
 
 def log_n(q: np.ndarray, k: np.ndarray, positions: np.ndarray) -> Any:
@@ -172,7 +221,7 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
     ),
     "geometric mean": (
         LLAMA3,
-        rotating(geometric()),
+        rotating(llama3(geometric)),
         "pairs in the ramp have the geometric mean of both frequencies",
     ),
     "base in bfloat16": (
@@ -191,6 +240,57 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
         PLAIN,
         rotating(ladder(), lambda p: p - p % 16 + 15 - p % 16),
         "positions are counted back in each block of 16",
+    ),
+    "smooth ramp": (
+        LLAMA3,
+        rotating(llama3(smooth)),
+        "the ramp rises smoothly, as 3 s^2 - 2 s^3",
+    ),
+    "ramp of another base": (
+        YARN,
+        rotating(yarn_with_ramp_of(1e4)),
+        "as with base 10000 for the ramp alone",
+    ),
+    "table in reverse": (
+        LONGROPE,
+        longrope_in_reverse,
+        "the long table is in reverse order",
+    ),
+    "next sine": (PLAIN, next_sine, "sin is that of the next position"),
+    "a third in bfloat16": (
+        LINEAR,
+        rotating(ladder(), lambda p: p * 0.333984375),
+        "factor 2.99415 instead of 3",
+    ),
+    "rounded positions": (
+        PLAIN,
+        rotating(ladder(), lambda p: np.round(p / 2) * 2),
+        "positions are rounded to multiples of 2",
+    ),
+    "limited angles": (
+        PLAIN,
+        tables(lambda p: np.minimum(by(p, ladder()), 1000.0)),
+        "angles are limited to one between 257 and 1023 rad",
+    ),
+    "fixed point": (
+        PLAIN,
+        tables(lambda p: by(p, np.round(ladder() * 65536) / 65536)),
+        "inv_freq is held in radians with 16 bits of fraction",
+    ),
+    "turns in fixed point": (
+        PLAIN,
+        tables(lambda p: by(p, np.round(ladder() / TURN) * TURN)),
+        "inv_freq is held in turns with 16 bits of fraction",
+    ),
+    "ratio in float16": (
+        PLAIN,
+        tables(lambda p: by(p, float(np.float16(ladder()[1])) ** np.arange(32))),
+        "the ratio of one frequency to the next is rounded to float16",
+    ),
+    "2 pi in bfloat16": (
+        PLAIN,
+        tables(lambda p: np.fmod(by(p, ladder()), 6.28125)),
+        "2 pi is taken as 6.28125",
     ),
     "lost now and then": (
         MILLION,
@@ -255,6 +355,16 @@ PLANTED_ON_AXES: dict[str, tuple[dict[str, Any], Any, str]] = {
         LAST,
         time_from_zero,
         "the frequencies of time start again at pair 0",
+    ),
+    "the smallest": (
+        RUNS,
+        of_axes(IN_RUNS, THETA, lambda places: np.stack([places.min(axis=0)] * 3)),
+        "all pairs read the smallest of the positions on all axes",
+    ),
+    "width in reverse": (
+        RUNS,
+        of_axes(IN_RUNS, np.append(THETA[:40], THETA[:39:-1])),
+        "the frequencies of width are in reverse order",
     ),
     "a base of its own": (
         TURNS,
