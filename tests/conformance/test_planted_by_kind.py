@@ -115,6 +115,14 @@ def returning(change: Callable[[np.ndarray], np.ndarray], inv_freq: np.ndarray) 
     return rotate
 
 
+def half_a_sine(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    angles = by(positions, ladder())
+    cos, sin = np.cos(angles), np.sin(angles)
+    first, second = x[:, :32], x[:, 32:]
+    halved = second * cos + first * sin / 2
+    return np.concatenate([first * cos - second * sin, halved], axis=1)
+
+
 def copy_front(y: np.ndarray) -> np.ndarray:
     return np.concatenate([y[:, :32], y[:, :32]], axis=1)
 
@@ -213,6 +221,18 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
         PLAIN,
         returning(lambda y: np.roll(y, 1, axis=1), ladder()),
         "features come back in another order: 63 in place of 0",
+    ),
+    "mirrored": (
+        PLAIN,
+        lambda x, positions: turned(
+            x, by(positions, ladder()), np.arange(32), 63 - np.arange(32)
+        ),
+        "features i and 63 - i form a pair",
+    ),
+    "half a sine": (
+        PLAIN,
+        half_a_sine,
+        "in every pair, sin of the second feature is multiplied by 0.5",
     ),
     "the slow half": (
         PARTIAL,
@@ -415,9 +435,22 @@ def loop_over_axes(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return y
 
 
+def matrix_by_matrix(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """A matrix of the whole head for each token, in the first dimension."""
+    rows = []
+    for row, position in zip(x, np.asarray(positions).reshape(-1), strict=False):
+        cos, sin = (np.diag(f(position * ladder())) for f in (np.cos, np.sin))
+        rows.append(np.block([[cos, -sin], [sin, cos]]) @ row)
+    return np.array(rows)
+
+
 @pytest.mark.parametrize(
     ("config", "code"),
-    [(PLAIN, loop_over_pairs), (MODELS["glm4v"], loop_over_axes)],
+    [
+        (PLAIN, loop_over_pairs),
+        (MODELS["glm4v"], loop_over_axes),
+        (PLAIN, matrix_by_matrix),
+    ],
 )
 def test_code_that_counts_features_in_its_second_dimension_is_right(
     config: dict[str, Any], code: Any
