@@ -166,7 +166,7 @@ def explain_period(
 
     for period in COARSE_PERIODS:
         for turns in (np.floor(angles / period), np.round(angles / period)):
-            lost = wrap_angles(angles - turns * period - angles)
+            lost = wrap_angles(-turns * period)
             if np.abs(wrap_angles(errors - lost)).max() < min(largest / 4, TABLE_ERROR):
                 return f"2 pi is taken as {period:.7g}"
 

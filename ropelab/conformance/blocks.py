@@ -118,8 +118,12 @@ def explain_factors(
         allowed: the largest difference that rounding explains.
     """
     cos, sin = right
-    names = ("cos of the first", "sin of the first", "sin of the second")
-    names = (*names, "cos of the second")
+    names = (
+        "cos of the first",
+        "sin of the first",
+        "sin of the second",
+        "cos of the second",
+    )
     factors = []
     for entry, shape in zip(entries, (cos, -sin, sin, cos), strict=True):
         factor = float((entry * shape).sum() / max(float((shape**2).sum()), 1e-30))

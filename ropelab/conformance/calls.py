@@ -250,15 +250,15 @@ def drop_mixed_tokens(working: Sequence[Working], spec: RopeSpec) -> list[Workin
     """Return the ways in which each token keeps its own vector.
 
     Code that counts features in `x[:, i]` accepts other shapes, too, and then takes
-    tokens for features. In such a way vectors in another order give other answers. If
-    the first way, which has the plainest shapes, is one of them, all ways are returned.
+    tokens for features. In such a way vectors in another order give other answers. All
+    ways are returned if the first of them, which has the plainest shapes, mixes tokens.
     """
     unit_vectors = np.eye(spec.head_dim)
     positions = np.ones(spec.head_dim, np.int64)
     order = np.random.default_rng(0).permutation(spec.head_dim)
     apart = []
-    for one in working:
-        way, parts = one
+    for working_way in working:
+        way, parts = working_way
         try:
             shuffled = way.ask(unit_vectors[order], positions)
         # The user's code may raise anything.
@@ -268,7 +268,7 @@ def drop_mixed_tokens(working: Sequence[Working], spec: RopeSpec) -> list[Workin
         expected = {name: part[order] for name, part in rotated.items()}
         answered = {name: part for name, part in shuffled.items() if name in rotated}
         if agree(expected, answered):
-            apart.append(one)
+            apart.append(working_way)
     is_first_apart = bool(apart) and apart[0] is working[0]
     return apart if is_first_apart else [*working]
 

@@ -422,15 +422,19 @@ def explain_ends(
         "as with log10 of the base": ends * math.log(10),
         "as with log2 of the base": ends * math.log(2),
     }
-    for base in USUAL["bases"]:
-        # Only the ends are made with this base, and the frequencies with the right one.
-        if base != spec.base:
-            reason = f"as with base {write_number(base)} for the ramp alone"
-            reasons[reason] = ends * math.log(spec.base) / math.log(base)
     for reason, wrong_ends in reasons.items():
         # Ends may be rounded to whole pairs, before they are multiplied or after.
         if np.abs(got - wrong_ends).max() <= 1:
             return f", {reason}"
+
+    # The ends alone may be made with another base. Bases are near to each other, so that
+    # the ends have to be exactly those that this base has.
+    for base in USUAL["bases"]:
+        other_ends = ends * math.log(spec.base) / math.log(base)
+        if method.truncate:
+            other_ends = np.array([np.floor(other_ends[0]), np.ceil(other_ends[1])])
+        if np.abs(got - other_ends).max() < LEAST_SHARE:
+            return f", as with base {write_number(base)} for the ramp alone"
     return ""
 
 

@@ -181,7 +181,9 @@ def explain_drift(observed: Observed) -> str:
         return "cos and sin grow with the position, as xPos makes them"
     if (rate_of_pair < 0).all():
         return "cos and sin fall with the position, as xPos makes them"
-    return (
-        "some pairs grow with the position and others fall, as where the rotation of one"
-        " token is rounded and multiplied again and again"
-    )
+    if (rate_of_pair > 0).any() and (rate_of_pair < 0).any():
+        return (
+            "some pairs grow with the position and others fall, as where the rotation of"
+            " one token is rounded and multiplied again and again"
+        )
+    return ""
