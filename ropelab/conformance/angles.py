@@ -105,7 +105,10 @@ def explain_more_positions(
     # NaN compares False, so that it counts as wrong.
     is_within = errors <= allowed
     is_right = is_within.all(axis=1)
-    if is_right.all():
+    is_recurrence = are_angles_multiplied(
+        observed, expected, max(tolerance, TABLE_ERROR)
+    )
+    if is_right.all() or is_recurrence:
         return None
 
     wrong_positions = positions[~is_right]
@@ -342,4 +345,28 @@ def are_angles_accumulated(
 
     angles = np.arctan2(observed.sin, observed.cos)[is_near]
     errors = wrap_angles(angles - sums_by_position[positions])
+    return bool(np.abs(errors).max() <= tolerance)
+
+
+def are_angles_multiplied(
+    observed: Observed, expected: Expected, tolerance: float
+) -> bool:
+    """Return True if the angle of each pair is that of the pair before, times a constant.
+
+    In float32 each product is rounded, so that slow pairs lose more than the product of
+    position and frequency does. ggml computes angles so, and scales them afterwards.
+    """
+    spec = expected.spec
+    plain = spec.geometry.inv_freq
+    if observed.cos.shape[1] != len(plain):
+        return False
+    step = np.float32(spec.base ** (-2 / spec.rotary_dim))
+    column = observed.positions.astype(np.float32)
+    columns = []
+    for _ in plain:
+        columns.append(column)
+        column = column * step
+    scaled = np.stack(columns, axis=1).astype(np.float64) * expected.inv_freq / plain
+
+    errors = wrap_angles(np.arctan2(observed.sin, observed.cos) - scaled)
     return bool(np.abs(errors).max() <= tolerance)

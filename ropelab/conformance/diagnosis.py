@@ -18,6 +18,7 @@ from ropelab.conformance.angles import (
     LARGE_ARGUMENTS,
     REDUCE_ANGLES,
     are_angles_accumulated,
+    are_angles_multiplied,
     describe_small_loss,
     explain_clamp,
     explain_more_positions,
@@ -184,12 +185,16 @@ def judge_angles(
     # NaN compares False, so that it counts as wrong.
     is_within = (errors <= tolerance + lost_in_float32).all(axis=1)
     wrong_rows = np.flatnonzero(~is_within)
-    if not wrong_rows.size:
+    # The kits of `ropelab vectors` allow what a recurrence over pairs loses, too.
+    remark = ""
+    if wrong_rows.size and are_angles_multiplied(observed, expected, tolerance):
+        remark = "angles are multiplied in float32 from pair to pair, as ggml does"
+    if remark or not wrong_rows.size:
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
         nearest = f"nearest to {rows[0]['cast']}"
         loss_of_sine = describe_small_loss(differences, observed, expected)
-        parts = (within, nearest, loss_of_sine, observed.note, expected.note)
+        parts = (within, nearest, remark, loss_of_sine, observed.note, expected.note)
         answer = "; ".join(part for part in parts if part)
         return Check(answer, wrong=False, rows={"casts": rows})
 

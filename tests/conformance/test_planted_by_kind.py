@@ -193,6 +193,18 @@ def log_n(q: np.ndarray, k: np.ndarray, positions: np.ndarray) -> Any:
     return turned(q, angles) * np.maximum(logarithms, 1)[:, None], turned(k, angles)
 
 
+def multiplied(positions: np.ndarray) -> Any:
+    """ggml's: in slow pairs more is lost than by a product for each pair."""
+    step = np.float32(5e6) ** np.float32(-2 / 64)
+    column = positions.astype(np.float32)
+    columns = []
+    for _ in range(32):
+        columns.append(column)
+        column = column * step
+    angles = np.stack(columns, axis=1).astype(np.float64)
+    return np.cos(angles), np.sin(angles)
+
+
 def loses_now_and_then(positions: np.ndarray) -> Any:
     """The angle of pair 0 is exact, and lost by 0.05 where few positions are asked for."""
     angles = by(positions.astype(np.float32), ladder(5e6))
@@ -457,6 +469,12 @@ def test_code_that_counts_features_in_its_second_dimension_is_right(
 ) -> None:
     """In another shape the same code takes tokens for features, and is not meant."""
     assert not checked(config, code).wrong
+
+
+def test_a_recurrence_over_pairs_is_right_as_in_a_kit() -> None:
+    done = checked(MILLION, multiplied)
+    assert not done.wrong
+    assert "angles are multiplied in float32 from pair to pair" in done.answer
 
 
 def test_few_vectors_show_a_block_inside_the_head() -> None:
