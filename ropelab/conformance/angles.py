@@ -29,6 +29,13 @@ CLOSE = 2e-3
 TABLE_ERROR = 2e-2
 # The words that begin an answer about the subtraction of 2 pi.
 LARGE_ARGUMENTS = "sin and cos of large arguments"
+# What to do about it.
+REDUCE_ANGLES = "reduce angles by 2 pi in float64, or in three terms with fma"
+# Arguments of sin and cos are large from this position on, and the largest error of cos
+# and sin that is explained by a lost argument at positions that were drawn at random.
+# Wrong positions cause larger errors.
+FIRST_LARGE = 1024
+LARGEST_LOSS = 0.25
 # The known ways of subtracting 2 pi from an angle in float32, by the words for each.
 KNOWN_REDUCTIONS = {
     "2 pi in one term": REDUCTIONS[1],
@@ -36,6 +43,9 @@ KNOWN_REDUCTIONS = {
     "2 pi in three terms": REDUCTIONS[3],
     "2 pi in two terms of 24 bits, products rounded": FULL_TERMS,
 }
+# Coarse values of 2 pi: in bfloat16 and float16, in few digits, and 44 / 7. At large
+# angles they lose whole turns, so that the error tells the value only if it is tried.
+COARSE_PERIODS = (6.28125, 6.28, 6.283, 6.2832, 44 / 7, 6.3, 6.25)
 # Smaller errors of a sine, in radians, are not reported. A good reduction in float32
 # loses far less.
 LEAST_SINE_ERROR = 1e-3
@@ -48,6 +58,10 @@ STEPS = (16, 32, 64, 90, 100, 128, 180, 200, 256, 360, 512, 720, 1000, 1024)
 # The largest distance of an angle from a whole step of such a table, as a share of a
 # step. Angles in float32 are at least this near to their steps.
 STEP_TOLERANCE = 1e-3
+# If cos and sin of two angles differ by less than this, the angles are taken for one. At
+# least so many positions have to have the largest angle of angles that are limited.
+SAME_TABLE = 1e-5
+FEWEST_CLAMPED = 3
 # The last position at which slow pairs are compared with shifted slow pairs.
 NEAR_POSITION = 256
 # Only positions below this position are compared with sums of frequencies, which need an
@@ -76,27 +90,43 @@ def explain_more_positions(
 
     positions = observed.positions
     right_cos, right_sin = expected.rotation.tables(positions)
-    errors = np.full(len(positions), np.inf)
+    errors = np.full(right_cos.shape, np.inf)
     if observed.cos.shape == right_cos.shape:
-        cos_errors = np.abs(observed.cos - right_cos).max(axis=1)
-        sin_errors = np.abs(observed.sin - right_sin).max(axis=1)
-        largest = np.maximum(cos_errors, sin_errors)
-        errors = largest / expected.spec.attention_factor
+        cos_errors = np.abs(observed.cos - right_cos)
+        sin_errors = np.abs(observed.sin - right_sin)
+        errors = np.maximum(cos_errors, sin_errors) / expected.spec.attention_factor
 
-    lost_in_float32 = expected.budget().angles(positions).max(axis=1)
+    # Each pair has its own allowance: a pair whose angle is exact in float32 has none,
+    # however much the others lose.
+    lost_in_float32 = expected.budget().angles(positions)
     # Rotated vectors in bfloat16 are sums of two rounded products, and may lose more
     # than the tolerance. So the error of a table in bfloat16 is allowed here at least.
     allowed = max(tolerance, TABLE_ERROR) + lost_in_float32
     # NaN compares False, so that it counts as wrong.
-    is_right = errors <= allowed
-    if is_right.all():
+    is_within = errors <= allowed
+    is_right = is_within.all(axis=1)
+    is_recurrence = are_angles_multiplied(
+        observed, expected, max(tolerance, TABLE_ERROR)
+    )
+    if is_right.all() or is_recurrence:
         return None
 
     wrong_positions = positions[~is_right]
     first = wrong_positions.min()
+    is_small = errors[~is_within].max() < LARGEST_LOSS
+    if is_small and first >= FIRST_LARGE:
+        right = expected.inv_freq * positions[:, None]
+        differences = np.arctan2(observed.sin, observed.cos) - right
+        largest = max(tolerance, TABLE_ERROR)
+        period = explain_period(differences, observed, expected, largest)
+        if period:
+            return f"{LARGE_ARGUMENTS} ({period})", REDUCE_ANGLES
+
     count = len(np.unique(wrong_positions))
     total = len(np.unique(positions))
-    error = errors[positions == first].max()
+    # Of the first wrong position, the error of the pair that is wrong.
+    excess = np.where(is_within, 0.0, errors)
+    error = excess[positions == first].max()
     answer = (
         f"{count} of {total} further positions are rotated otherwise: cos or sin off by"
         f" {error:.3g} at position {first}"
@@ -136,6 +166,12 @@ def explain_period(
     reduction = name_reduction(errors, angles)
     if reduction:
         return reduction
+
+    for period in COARSE_PERIODS:
+        for turns in (np.floor(angles / period), np.round(angles / period)):
+            lost = wrap_angles(-turns * period)
+            if np.abs(wrap_angles(errors - lost)).max() < min(largest / 4, TABLE_ERROR):
+                return f"2 pi is taken as {period:.7g}"
 
     # If a number p is subtracted in place of 2 pi, the error of an angle is the angle
     # times (2 pi - p) / p. This share is measured at large angles, where other errors
@@ -215,6 +251,44 @@ def explain_steps(observed: Observed, expected: Expected) -> Fault | None:
     return None
 
 
+def explain_clamp(observed: Observed, expected: Expected) -> Fault | None:
+    """Name angles that are limited to a largest one, which all larger angles become."""
+    order = np.argsort(observed.positions)
+    positions = observed.positions[order]
+    cos, sin = observed.cos[order], observed.sin[order]
+    right = expected.inv_freq * positions[:, None]
+    if cos.shape != right.shape or not right.size:
+        return None
+
+    # The fastest pair has the largest angles: the last of them are limited.
+    fastest = int(expected.inv_freq.argmax())
+    is_last = np.abs(cos[:, fastest] - cos[-1, fastest]) < SAME_TABLE
+    is_last &= np.abs(sin[:, fastest] - sin[-1, fastest]) < SAME_TABLE
+    differs = np.flatnonzero(~is_last)
+    if not len(differs) or len(positions) - differs[-1] <= FEWEST_CLAMPED:
+        return None
+    below = right[differs[-1], fastest]
+    above = right[differs[-1] + 1, fastest]
+
+    is_clamped = right >= above
+    is_right = right <= below
+    limited = np.hypot(cos - cos[-1, fastest], sin - sin[-1, fastest])
+    lost = expected.budget().angles(positions)
+    unclamped = np.hypot(
+        cos / observed.gain - np.cos(right), sin / observed.gain - np.sin(right)
+    )
+    are_limited = (limited[is_clamped] < TABLE_ERROR).all()
+    are_right = (unclamped[is_right] < (TABLE_ERROR + lost)[is_right]).all()
+    # Where a table ends, all pairs stand still from one position on, whatever their
+    # angles are. Here other pairs have to be limited later, or never.
+    slow = np.flatnonzero(right[-1] <= below)
+    goes_on = [pair for pair in slow if right[-1, pair] > 2 * TABLE_ERROR]
+    if not (are_limited and are_right and goes_on):
+        return None
+    answer = f"angles are limited to one between {below:.6g} and {above:.6g} rad"
+    return answer, "take sin and cos of the angle itself"
+
+
 def name_shifted_pairs(
     differences: Table,
     observed: Observed,
@@ -271,4 +345,28 @@ def are_angles_accumulated(
 
     angles = np.arctan2(observed.sin, observed.cos)[is_near]
     errors = wrap_angles(angles - sums_by_position[positions])
+    return bool(np.abs(errors).max() <= tolerance)
+
+
+def are_angles_multiplied(
+    observed: Observed, expected: Expected, tolerance: float
+) -> bool:
+    """Return True if the angle of each pair is that of the pair before, times a constant.
+
+    In float32 each product is rounded, so that slow pairs lose more than the product of
+    position and frequency does. ggml computes angles so, and scales them afterwards.
+    """
+    spec = expected.spec
+    plain = spec.geometry.inv_freq
+    if observed.cos.shape[1] != len(plain):
+        return False
+    step = np.float32(spec.base ** (-2 / spec.rotary_dim))
+    column = observed.positions.astype(np.float32)
+    columns = []
+    for _ in plain:
+        columns.append(column)
+        column = column * step
+    scaled = np.stack(columns, axis=1).astype(np.float64) * expected.inv_freq / plain
+
+    errors = wrap_angles(np.arctan2(observed.sin, observed.cos) - scaled)
     return bool(np.abs(errors).max() <= tolerance)

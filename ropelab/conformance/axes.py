@@ -9,7 +9,7 @@ from itertools import chain, product
 
 import numpy as np
 
-from ropelab.conformance.axes_mistakes import list_ladders, list_movements
+from ropelab.conformance.axes_mistakes import list_bases, list_ladders, list_movements
 from ropelab.conformance.axes_positions import list_steps
 from ropelab.conformance.axes_reference import (
     Reference,
@@ -74,11 +74,11 @@ def explain_axis_frequencies(
     """Name mistakes that also show where the positions on all axes are equal.
 
     These are frequencies of another ladder (other frequencies from the fastest to the
-    slowest pair), and wrong positions on only some axes.
+    slowest pair), another base of some axes, and wrong positions on only some axes.
     """
     right = make_reference(expected, positions)
     wrong_on_some_axes = list_other_positions(right, most_axes=right.axes.count - 1)
-    for movement in chain(list_ladders(right), wrong_on_some_axes):
+    for movement in chain(list_ladders(right), wrong_on_some_axes, list_bases(right)):
         if right.is_like(observed, movement.angles):
             return movement.answer, movement.fix
     return None

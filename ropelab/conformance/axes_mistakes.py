@@ -8,7 +8,7 @@ positions themselves are in `axes_wrong_positions`.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 
 import numpy as np
 
@@ -18,12 +18,13 @@ from ropelab.conformance.axes_wrong_positions import (
     list_numbered,
     list_other_positions,
     list_reordered,
+    list_subsets,
 )
 from ropelab.conformance.observation import Table
 from ropelab.conformance.usual import USUAL
 from ropelab.math.axes import Arrangement, Axes, Ladder, describe_pairs
 from ropelab.math.frequencies import Frequencies, inverse_frequencies
-from ropelab.runs.sentences import write_number
+from ropelab.runs.sentences import join_names, write_number
 
 # The verb phrase for each arrangement, which ends the sentence `axes of positions ...`.
 ARRANGEMENTS: dict[Arrangement, str] = {
@@ -65,6 +66,17 @@ def list_other_axes(right: Reference) -> Iterator[Movement]:
         answer = f"all pairs read the axis of {name}"
         axis_of_pair = [axis] * len(inv_freq)
         yield Movement(answer, fix, axis_of_pair, inv_freq, coordinates)
+
+    # Text has one number on all axes, which each of these leaves as it is.
+    merged = {
+        "the largest": coordinates.max(axis=0),
+        "the smallest": coordinates.min(axis=0),
+        "the mean": coordinates.mean(axis=0),
+    }
+    for words, places in merged.items():
+        answer = f"all pairs read {words} of the positions on all axes"
+        first_axis = [0] * len(inv_freq)
+        yield Movement(answer, fix, first_axis, inv_freq, places[None])
 
 
 def list_other_ends(axes: Axes) -> Iterator[tuple[str, list[int]]]:
@@ -185,12 +197,55 @@ def list_ladders(right: Reference) -> Iterator[Movement]:
         answer = "each axis has a run of the head's frequencies, although the axes take turns"
         yield Movement(answer, fix, axes.axis_of_pair, runs_of_axes, coordinates)
 
-    backwards = inv_freq.copy()
-    for axis in range(axes.count):
-        pairs = axes.pairs_of(axis)
-        backwards[pairs] = inv_freq[pairs][::-1]
-    answer = "the frequencies of each axis are in reverse order"
-    yield Movement(answer, fix, axes.axis_of_pair, backwards, coordinates)
+    for answer, frequencies in list_moved_ladders(right):
+        yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
+
+    for subset in list_subsets(axes.count, axes.count):
+        backwards = inv_freq.copy()
+        for axis in subset:
+            pairs = axes.pairs_of(axis)
+            backwards[pairs] = inv_freq[pairs][::-1]
+        names = join_names([axes.names[axis] for axis in subset])
+        if len(subset) == axes.count:
+            names = "each axis"
+        answer = f"the frequencies of {names} are in reverse order"
+        yield Movement(answer, fix, axes.axis_of_pair, backwards, coordinates)
+
+
+def list_moved_ladders(right: Reference) -> Iterator[tuple[str, Frequencies]]:
+    """Yield frequencies that some axes have from another part of the head's ladder."""
+    axes = right.axes
+    inv_freq = right.inv_freq
+    head = right.spec.geometry.inv_freq
+    pairs_by_axis = [axes.pairs_of(axis) for axis in range(axes.count)]
+    used = [axis for axis in range(axes.count) if len(pairs_by_axis[axis])]
+
+    for count in range(1, len(used)):
+        for restarted in combinations(used, count):
+            frequencies = inv_freq.copy()
+            for axis in restarted:
+                pairs = pairs_by_axis[axis]
+                frequencies[pairs] = head[: len(pairs)]
+            names = join_names([axes.names[axis] for axis in restarted])
+            yield f"the frequencies of {names} start again at pair 0", frequencies
+
+    for first, second in combinations(used, 2):
+        pairs, others = pairs_by_axis[first], pairs_by_axis[second]
+        if len(pairs) == len(others):
+            frequencies = inv_freq.copy()
+            frequencies[pairs] = inv_freq[others]
+            frequencies[others] = inv_freq[pairs]
+            names = f"{axes.names[first]} and {axes.names[second]}"
+            yield f"{names} have each other's frequencies", frequencies
+
+    if axes.arrangement == "runs":
+        for order in permutations(used):
+            frequencies = inv_freq.copy()
+            in_order = np.concatenate([pairs_by_axis[axis] for axis in order])
+            frequencies[in_order] = head[: len(in_order)]
+            names = ", ".join(axes.names[axis] for axis in order)
+            answer = f"the axes have frequencies as if they came in the order {names}"
+            yield answer, frequencies
 
 
 def list_restarted(right: Reference) -> Iterator[tuple[str, Frequencies]]:
@@ -253,6 +308,14 @@ def list_bases(right: Reference) -> Iterator[Movement]:
         fix = f"base {write_number(spec.base)}"
         frequencies = axes.lay_out(head, base)
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
+        # Some axes may have the base of another class.
+        for subset in list_subsets(axes.count, axes.count - 1):
+            names = join_names([axes.names[axis] for axis in subset])
+            is_other = np.isin(axes.axis_of_pair, subset)
+            mixed = np.where(is_other, frequencies, right.inv_freq)
+            yield Movement(
+                f"{answer} for {names}", fix, axes.axis_of_pair, mixed, coordinates
+            )
 
 
 def list_commonest(right: Reference) -> Iterator[tuple[str, Movement]]:

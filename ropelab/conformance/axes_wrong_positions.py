@@ -7,7 +7,7 @@ are counted from 0. On centred axes they are shares of the image, from -1 at one
 
 import math
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 
@@ -57,6 +57,28 @@ def list_other_positions(
             names = join_names([axes.names[axis] for axis in subset])
             answer = f"positions of {names} {words}"
             yield Movement(answer, fix, axes.axis_of_pair, right.inv_freq, coordinates)
+    yield from list_joined(right)
+
+
+def list_joined(right: Reference) -> Iterator[Movement]:
+    """Yield positions on one axis that have those on another axis in them."""
+    axes = right.axes
+    coordinates = right.coordinates
+    for axis, other in permutations(range(axes.count), 2):
+        name, other_name = axes.names[axis], axes.names[other]
+        joined = {
+            f"are {other_name} + {name}": coordinates[axis] + coordinates[other],
+            f"are {name} - {other_name}": coordinates[axis] - coordinates[other],
+            f"are the larger of {other_name} and {name}": np.maximum(
+                coordinates[axis], coordinates[other]
+            ),
+        }
+        for words, places in joined.items():
+            changed = coordinates.copy()
+            changed[axis] = places
+            answer = f"positions of {name} {words}"
+            fix = "each axis has its own position"
+            yield Movement(answer, fix, axes.axis_of_pair, right.inv_freq, changed)
 
 
 def list_subsets(count: int, most: int) -> Iterator[list[int]]:

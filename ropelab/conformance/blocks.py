@@ -91,6 +91,11 @@ def explain_blocks(
             if all(difference <= allowed for difference in differences):
                 return fault
 
+    if a.shape == right_cos.shape:
+        answer = explain_factors((a, b, c, d), right, allowed)
+        if answer:
+            return answer, f"{FIRST_ROTATED} and {SECOND_ROTATED}"
+
     row, pair = np.argwhere(~is_right)[0]
     (e, f), (g, h) = blocks[row, pair]
     block = f"{e:.3g} x1 {f:+.3g} x2 and {g:.3g} x1 {h:+.3g} x2"
@@ -98,6 +103,42 @@ def explain_blocks(
         f"pair {pair} does not rotate but becomes {block}",
         f"{FIRST_ROTATED} and {SECOND_ROTATED}",
     )
+
+
+def explain_factors(
+    entries: tuple[Table, Table, Table, Table],
+    right: tuple[Table, Table],
+    allowed: float,
+) -> str:
+    """Name entries of all blocks that have a factor of their own; empty: there is none.
+
+    Args:
+        entries: a, b, c and d, each [n, pairs].
+        right: the right cos and sin.
+        allowed: the largest difference that rounding explains.
+    """
+    cos, sin = right
+    names = (
+        "cos of the first",
+        "sin of the first",
+        "sin of the second",
+        "cos of the second",
+    )
+    factors = []
+    for entry, shape in zip(entries, (cos, -sin, sin, cos), strict=True):
+        factor = float((entry * shape).sum() / max(float((shape**2).sum()), 1e-30))
+        if not np.abs(entry - factor * shape).max() <= allowed:
+            return ""
+        factors.append(factor)
+
+    usual = float(np.median(factors))
+    others = []
+    for name, factor in zip(names, factors, strict=True):
+        if abs(factor - usual) > allowed:
+            others.append(f"{name} feature is multiplied by {factor / usual:.4g}")
+    if usual <= 0 or len(others) != 1:
+        return ""
+    return f"in every pair, {others[0]}"
 
 
 def list_known_blocks(

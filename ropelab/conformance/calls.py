@@ -108,6 +108,8 @@ def find_and_ask(
         raise_problem(problem, name, spec)
 
     working = drop_other_widths(working, spec)
+    if not give_equal_answers(working) and use_positions(working, spec):
+        working = drop_mixed_tokens(working, spec)
     way, parts = choose_way(working, spec)
     called = str(way)
     if not give_equal_answers(working):
@@ -242,6 +244,33 @@ def drop_other_widths(working: Sequence[Working], spec: RopeSpec) -> list[Workin
         if all(part.shape[1] == spec.head_dim for part in vectors):
             right_width.append((way, parts))
     return right_width or [*working]
+
+
+def drop_mixed_tokens(working: Sequence[Working], spec: RopeSpec) -> list[Working]:
+    """Return the ways in which each token keeps its own vector.
+
+    Code that counts features in `x[:, i]` accepts other shapes, too, and then takes
+    tokens for features. In such a way vectors in another order give other answers. All
+    ways are returned if the first of them, which has the plainest shapes, mixes tokens.
+    """
+    unit_vectors = np.eye(spec.head_dim)
+    positions = np.ones(spec.head_dim, np.int64)
+    order = np.random.default_rng(0).permutation(spec.head_dim)
+    apart = []
+    for working_way in working:
+        way, parts = working_way
+        try:
+            shuffled = way.ask(unit_vectors[order], positions)
+        # The user's code may raise anything.
+        except Exception:
+            continue
+        rotated = {name: part for name, part in parts.items() if name not in TABLES}
+        expected = {name: part[order] for name, part in rotated.items()}
+        answered = {name: part for name, part in shuffled.items() if name in rotated}
+        if agree(expected, answered):
+            apart.append(working_way)
+    is_first_apart = bool(apart) and apart[0] is working[0]
+    return apart if is_first_apart else [*working]
 
 
 def prefer_axes(working: Sequence[Working]) -> Sequence[Working]:

@@ -7,6 +7,7 @@ tables, positions, frequencies, the factor on cos and sin, and at last how far a
 are off by rounding. A later fault means nothing where an earlier one was found.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,8 +16,11 @@ import numpy as np
 
 from ropelab.conformance.angles import (
     LARGE_ARGUMENTS,
+    REDUCE_ANGLES,
     are_angles_accumulated,
+    are_angles_multiplied,
     describe_small_loss,
+    explain_clamp,
     explain_more_positions,
     explain_period,
     explain_steps,
@@ -43,13 +47,14 @@ from ropelab.conformance.observation import (
 from ropelab.conformance.positions import explain_positions
 from ropelab.conformance.rotations import NOT_FINITE
 from ropelab.conformance.sines import LEAST_OF_SLOW_PAIRS, explain_sine
+from ropelab.conformance.usual import HALF_FORMATS
 from ropelab.conformance.wrong_tables import explain_tables
+from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.rows import Result, Rows
 
 # The largest mean difference between observed tables and the tables of a rounding that
 # explains them.
 FIT_TOLERANCE = 1e-3
-REDUCE_ANGLES = "reduce angles by 2 pi in float64, or in three terms with fma"
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,11 @@ def explain_numbers(
         fits = nearest["mean_difference"] < FIT_TOLERANCE
         is_rounded = fits and nearest["cast"] != "float32"
     if not is_rounded:
-        fault = explain_steps(observed, expected) or explain_sine(observed, expected)
+        fault = (
+            explain_steps(observed, expected)
+            or explain_clamp(observed, expected)
+            or explain_sine(observed, expected)
+        )
         if not fault:
             fault = explain_frequencies(observed, expected)
             if fault and UNEXPLAINED in fault[0]:
@@ -176,12 +185,16 @@ def judge_angles(
     # NaN compares False, so that it counts as wrong.
     is_within = (errors <= tolerance + lost_in_float32).all(axis=1)
     wrong_rows = np.flatnonzero(~is_within)
-    if not wrong_rows.size:
+    # The kits of `ropelab vectors` allow what a recurrence over pairs loses, too.
+    remark = ""
+    if wrong_rows.size and are_angles_multiplied(observed, expected, tolerance):
+        remark = "angles are multiplied in float32 from pair to pair, as ggml does"
+    if remark or not wrong_rows.size:
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
         nearest = f"nearest to {rows[0]['cast']}"
         loss_of_sine = describe_small_loss(differences, observed, expected)
-        parts = (within, nearest, loss_of_sine, observed.note, expected.note)
+        parts = (within, nearest, remark, loss_of_sine, observed.note, expected.note)
         answer = "; ".join(part for part in parts if part)
         return Check(answer, wrong=False, rows={"casts": rows})
 
@@ -195,6 +208,36 @@ def judge_angles(
         f" position {first} of those looked at"
     )
     return Check(answer, wrong=True, fix=fix, rows={"casts": rows})
+
+
+def name_rounded_base(observed: Observed, expected: Expected, tolerance: float) -> str:
+    """Name a base, or its logarithm, that is rounded to a small format; empty: none.
+
+    Such a base is too near to the right one to show in single frequencies.
+    """
+    spec = expected.spec
+    for name in HALF_FORMATS:
+        number_format = FORMATS[name]
+        rounded_log = float(round_to(np.log([spec.base]), number_format)[0])
+        power = -2 / spec.rotary_dim
+        ratio = float(round_to(np.array([spec.base**power]), number_format)[0])
+        bases = {
+            "the base": float(round_to(np.array([spec.base]), number_format)[0]),
+            "the logarithm of the base": math.exp(rounded_log),
+            "the ratio of one frequency to the next": ratio ** (1 / power),
+        }
+        for words, base in bases.items():
+            if not 1 < base < math.inf or base == spec.base:
+                continue
+            other = replace(spec, base=base)
+            inv_freq = other.inv_freq(expected.length)
+            angles = inv_freq * observed.positions[:, None]
+            differences = np.arctan2(observed.sin, observed.cos) - angles
+            errors = np.abs(wrap_angles(differences))
+            lost = expected.budget().angles(observed.positions)
+            if (errors <= tolerance + lost).all():
+                return f"{words} is rounded to {name}, base {base:.7g}"
+    return ""
 
 
 def name_stage(
@@ -230,4 +273,7 @@ def name_stage(
     shifted = name_shifted_pairs(differences, observed, expected, tolerance)
     if shifted:
         return shifted, "one position for all pairs"
+    rounded = name_rounded_base(observed, expected, tolerance)
+    if rounded:
+        return rounded, "compute inv_freq in float32"
     return "no known rounding explains it", "compare angles position by position"

@@ -90,6 +90,7 @@ def list_wrong_longrope_tables(expected: Expected) -> Iterator[Explanation]:
         answer = f"the {name} table is used at {expected.length} tokens"
         yield answer, unscaled / divisors
         yield f"the {name} table multiplies the frequencies", unscaled * divisors
+        yield f"the {name} table is in reverse order", unscaled / divisors[::-1]
 
 
 def list_omissions(expected: Expected) -> Iterator[Explanation]:
@@ -177,10 +178,24 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     yield "pairs in the ramp are blended backwards", ramp_inverted
 
     # The share of each pair that is not divided.
-    kept_share = (right - divided) / (unscaled - divided)
+    kept_share = np.clip((right - divided) / (unscaled - divided), 0, 1)
     multiplied = kept_share * unscaled + (1 - kept_share) * unscaled * method.factor
     answer = f"slow pairs are multiplied by {method.factor:g} instead of divided"
     yield answer, multiplied
+    for words, curved in (
+        ("smoothly, as 3 s^2 - 2 s^3", kept_share**2 * (3 - 2 * kept_share)),
+        ("as a cosine", (1 - np.cos(math.pi * kept_share)) / 2),
+        ("as a square", kept_share**2),
+        ("as a square", 1 - (1 - kept_share) ** 2),
+        ("as a square root", np.sqrt(kept_share)),
+        ("as a square root", 1 - np.sqrt(1 - kept_share)),
+    ):
+        answer = f"the ramp rises {words}, and not as a straight line"
+        yield answer, curved * unscaled + (1 - curved) * divided
+    geometric = unscaled**kept_share * divided ** (1 - kept_share)
+    yield "pairs in the ramp have the geometric mean of both frequencies", geometric
+    harmonic = 1 / (kept_share / unscaled + (1 - kept_share) / divided)
+    yield "pairs in the ramp have the harmonic mean of both frequencies", harmonic
 
     if isinstance(method, scaling.Llama3):
         wavelengths = math.tau / unscaled
@@ -274,6 +289,13 @@ def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
     moving = 2 * np.count_nonzero(right)
     if moving < width:
         divisors.append(moving)
+
+    # Where a part of a head rotates, the frequencies of the whole head may be cut at the
+    # wrong end, or in steps.
+    if head > width and isinstance(spec.scaling, scaling.Unscaled):
+        whole = spec.base ** (-np.arange(0, head, 2) / head)
+        slowest = whole[-len(unscaled) :]
+        yield f"the slowest of the {len(whole)} frequencies of the whole head", slowest
 
     for divisor in divisors:
         power = width / divisor

@@ -35,6 +35,8 @@ LARGEST_KNOWN_ANGLE = 2**6
 # its other end. A pair whose share is closer than this to 0 or to 1 may be beyond the
 # ramp, and is not used to find its ends.
 LEAST_SHARE = 0.05
+# Bits behind the binary point of frequencies in fixed point.
+FRACTION_BITS = (8, 10, 12, 14, 15, 16, 18, 20, 24)
 # The lowest frequency, in radians per token, of a pair that counts as rotating.
 SLOWEST = 1e-30
 # The largest inverse of a frequency that is looked at.
@@ -73,6 +75,7 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
     return (
         explain_inverted(measured, right)
         or explain_rounded(measured, expected)
+        or explain_fixed_point(measured, right)
         or explain_chosen_tables(measured, observed, expected)
         or explain_geometric(measured, unscale_dynamic(expected))
         or explain_common_factor(measured, right)
@@ -134,6 +137,24 @@ def explain_rounded(measured: Frequencies, expected: Expected) -> Fault | None:
             rounded = round_to(1 / powers, quotient_format)
             if np.allclose(measured, expected.scale(rounded), rtol=2e-4, atol=1e-12):
                 return f"inv_freq is rounded to {name}", "compute it in float32"
+    return None
+
+
+def explain_fixed_point(measured: Frequencies, right: Frequencies) -> Fault | None:
+    """Name frequencies that are multiples of a small step, as integers hold them."""
+    for bits in FRACTION_BITS:
+        for unit, name in ((1.0, "radians"), (math.tau, "turns")):
+            step = unit / 2**bits
+            steps = right / step
+            for rounded in (np.round(steps), np.floor(steps)):
+                # A step that changes nothing explains nothing, and one that is larger
+                # than most frequencies could be any rounding.
+                is_visible = not are_near(rounded * step, right)
+                has_enough = np.count_nonzero(rounded) >= 3
+                difference = np.abs(measured - rounded * step).max()
+                if is_visible and has_enough and difference < step / 16:
+                    answer = f"inv_freq is held in {name} with {bits} bits of fraction"
+                    return answer, "compute it in float32"
     return None
 
 
@@ -405,6 +426,15 @@ def explain_ends(
         # Ends may be rounded to whole pairs, before they are multiplied or after.
         if np.abs(got - wrong_ends).max() <= 1:
             return f", {reason}"
+
+    # The ends alone may be made with another base. Bases are near to each other, so that
+    # the ends have to be exactly those that this base has.
+    for base in USUAL["bases"]:
+        other_ends = ends * math.log(spec.base) / math.log(base)
+        if method.truncate:
+            other_ends = np.array([np.floor(other_ends[0]), np.ceil(other_ends[1])])
+        if np.abs(got - other_ends).max() < LEAST_SHARE:
+            return f", as with base {write_number(base)} for the ramp alone"
     return ""
 
 

@@ -23,6 +23,8 @@ LARGEST_UNEVENNESS = 0.1
 FARTHEST = 4096
 # The fewest positions up to there that show a drift.
 FEWEST_POSITIONS = 4
+# The fewest positions with a larger factor that show how it grows.
+FEWEST_GROWN = 3
 NO_DRIFT = "rotate without a factor that depends on the position"
 
 
@@ -105,6 +107,10 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
     if answer:
         return answer, NO_DRIFT
 
+    answer = explain_growing_scores(observed)
+    if answer:
+        return answer, "rotate alone, and multiply scores where attention does"
+
     factors = np.hypot(observed.cos, observed.sin) / observed.gain
     deviations = np.abs(factors - 1)
     row, pair = np.unravel_index(deviations.argmax(), factors.shape)
@@ -114,6 +120,39 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
     where = f"pair {pair} at position {observed.positions[row]}"
     answer = f"cos and sin of {where} are {factor:.3g} times as long as elsewhere"
     return answer, "both of one angle, and one factor for all pairs and positions"
+
+
+def explain_growing_scores(observed: Observed) -> str:
+    """Name a factor that all pairs share and that grows with the position.
+
+    Some attention multiplies queries by the logarithm of their position, beyond the
+    trained length (Qwen's log n, Llama 4's temperature). Empty: there is none.
+    """
+    order = np.argsort(observed.positions)
+    positions = observed.positions[order]
+    factors = np.hypot(observed.cos, observed.sin)[order]  # [positions, pairs]
+    if not factors.size or not (np.isfinite(factors) & (factors > 0)).all():
+        return ""
+
+    means = factors.mean(axis=1)
+    is_shared = np.ptp(factors, axis=1).max() <= LARGEST_UNEVENNESS / 2 * means.min()
+    is_rising = (np.diff(means) >= -LARGEST_UNEVENNESS / 10).all()
+    growth = means / means[0]
+    grown = np.flatnonzero(growth > 1 + LARGEST_UNEVENNESS / 10)
+    if not (is_shared and is_rising and growth[-1] > 1 + LARGEST_UNEVENNESS):
+        return ""
+
+    answer = (
+        f"cos and sin of all pairs are {growth[-1]:.3g} times as long at position"
+        f" {positions[-1]} as at {positions[0]}"
+    )
+    logarithms = np.log(positions[grown].astype(np.float64))
+    if len(grown) >= FEWEST_GROWN:
+        slope, start = np.polyfit(logarithms, growth[grown], 1)
+        errors = growth[grown] - start - slope * logarithms
+        if np.abs(errors).max() < LARGEST_UNEVENNESS:
+            answer += ": a factor that grows with the logarithm of the position"
+    return answer
 
 
 def explain_drift(observed: Observed) -> str:
@@ -145,4 +184,9 @@ def explain_drift(observed: Observed) -> str:
         return "cos and sin grow with the position, as xPos makes them"
     if (rate_of_pair < 0).all():
         return "cos and sin fall with the position, as xPos makes them"
+    if (rate_of_pair > 0).any() and (rate_of_pair < 0).any():
+        return (
+            "some pairs grow with the position and others fall, as where the rotation of"
+            " one token is rounded and multiplied again and again"
+        )
     return ""

@@ -144,9 +144,30 @@ def find_best_layout(
         if chosen is None or error < smallest_error:
             smallest_error = error
             chosen = pairs
-    if smallest_error <= EIGHT_BIT_ERROR * np.abs(before).max():
-        return chosen
-    return None
+    if chosen is None or smallest_error > EIGHT_BIT_ERROR * np.abs(before).max():
+        return None
+    return drop_still_pairs(before, after, chosen, spec)
+
+
+def drop_still_pairs(
+    before: Vectors,
+    after: Rotated,
+    pairs: tuple[Features, Features],
+    spec: RopeSpec,
+) -> tuple[Features, Features]:
+    """Return the pairs that rotate, where more pairs were looked at than should rotate.
+
+    A block of any place explains vectors in which a smaller block inside it rotates.
+    """
+    first, second = pairs
+    if len(first) <= spec.rotary_dim // 2:
+        return pairs
+    blocks, _ = fit_blocks(before, after, first, second)
+    changes = np.abs(blocks - np.eye(2)).max(axis=(0, 2, 3))
+    is_moving = changes > ZERO
+    if is_moving.sum() != spec.rotary_dim // 2:
+        return pairs
+    return first[is_moving], second[is_moving]
 
 
 def list_layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:

@@ -11,6 +11,7 @@ from ropelab.conformance.angles import TABLE_ERROR, wrap_angles
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Fault, Observed, Positions, Table
 from ropelab.conformance.usual import FACTORS, HALF_FORMATS
+from ropelab.math import scaling
 from ropelab.math.frequencies import Frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float, Int
@@ -29,6 +30,8 @@ LARGEST_STRETCH = 1 / 64
 FAR_SHARE = 1 / 64
 # Numbers of tokens that share a position in Self-Extend.
 GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
+# Numbers of tokens in a block whose tokens may be in reverse.
+BLOCK_SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256)
 # A rule that holds from some position on is guessed from at least this many wrong rows,
 # behind at least this many right rows.
 FEWEST_WRONG_ROWS = 3
@@ -73,6 +76,11 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
     stretch = find_stretch(unrounded, angles, positions, inv_freq)
     if stretch:
         answer = f"positions are multiplied by {stretch:.8g}"
+        method = expected.spec.scaling
+        if isinstance(method, scaling.PositionInterpolation):
+            factor = method.factor
+            answer = f"factor {factor / stretch:.6g} instead of {factor:g}: {answer}"
+            return answer, "divide positions by the factor in float32"
         return answer, "count positions in whole steps, as arange does"
 
     # If the slowest pair turns by more than half a turn in the context, several positions
@@ -145,6 +153,12 @@ def explain_recovered(
         answers = {
             f"p // {step:g}": floored,
             f"rounded down to multiples of {step:g}": floored * step,
+            f"rounded up to multiples of {step:g}": -(-positions // step) * step,
+            # Halves are rounded to even multiples by most functions, and up by some.
+            f"rounded to multiples of {step:g}": np.round(positions / step) * step,
+            f"rounded, halves up, to multiples of {step:g}": (
+                np.floor(positions / step + 0.5) * step
+            ),
         }
         for how, wrong in answers.items():
             if np.array_equal(recovered, wrong):
@@ -167,7 +181,26 @@ def explain_recovered(
     has_one_sum = np.ptp(recovered + positions) == 0
     if recovered[0] > 0 and has_one_sum:
         return f"positions are counted back from {recovered[0]:.0f}", FROM_ZERO
+    answer = explain_exchanged(positions, recovered)
+    if answer:
+        return answer, "rotate each token by its own position"
     return explain_first_moved(positions, recovered, pairs)
+
+
+def explain_exchanged(positions: Positions, recovered: Recovered) -> str:
+    """Name positions that are exchanged inside of blocks; empty if they are not.
+
+    In a block of two, 2n and 2n + 1 are exchanged.
+    """
+    if np.array_equal(recovered, positions):
+        return ""
+    for size in BLOCK_SIZES:
+        in_block = positions % size
+        if np.array_equal(recovered, positions - in_block + (size - 1 - in_block)):
+            if size == 2:
+                return "positions 2n and 2n + 1 are exchanged"
+            return f"positions are counted back in each block of {size}"
+    return ""
 
 
 def explain_first_moved(

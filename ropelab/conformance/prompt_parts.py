@@ -19,6 +19,8 @@ AXES = ("time", "height", "width")
 FRAME_STEPS = (1, 2, 3, 4, 5, 8, 10, 13, 20, 25, 30, 50, 100)
 # The steps by which an image or clip may be off.
 SHIFTS = (-3, -2, -1, 1, 2, 3)
+# Patches along a side of a block, in whose order patches may come.
+BLOCK = 2
 # The answer about a part of a prompt: its mistake in words, empty if it is right, or None
 # if the mistake is not known.
 Said = str | None
@@ -139,6 +141,14 @@ def explain_grid(positions: Positions, grid: Grid) -> Said:
     for says, known_positions in list_grids(grid):
         if np.array_equal(positions, known_positions.reshape(3, -1)):
             return says
+
+    right = grid.count().reshape(3, -1)
+    late = int(positions[0, 0] - right[0, 0])
+    if np.array_equal(positions - late, right):
+        return (
+            f"the {grid.part.kind} begins {describe_delay(late)} on all axes, at"
+            f" {positions[0, 0]}"
+        )
     return None
 
 
@@ -172,6 +182,18 @@ def list_grids(grid: Grid) -> Iterator[tuple[str, Positions]]:
     down = right.swapaxes(2, 3)
     yield f"patches of the {kind} are counted down the columns", down
 
+    if part.rows % BLOCK == 0 and part.columns % BLOCK == 0:
+        blocks = (
+            3,
+            part.frames,
+            part.rows // BLOCK,
+            BLOCK,
+            part.columns // BLOCK,
+            BLOCK,
+        )
+        in_blocks = right.reshape(blocks).swapaxes(3, 4)
+        answer = f"patches of the {kind} come in blocks of {BLOCK} x {BLOCK}"
+        yield answer, in_blocks
     text = grid.start + count
     yield f"patches of the {kind} are counted as text", np.stack([text] * 3)
     yield f"the time of the {kind} counts its patches", np.stack([text, row, column])

@@ -54,7 +54,11 @@ def explain_place(
     if partner == "irregular" and len(gaps) == 1:
         return partner, (other_gap, fix)
     if partner not in ("unknown", right_pairing):
-        return partner, (f"{partner} pairing instead of {right_pairing}", fix)
+        answer = f"{partner} pairing instead of {right_pairing}"
+        sums = np.unique(first + second)
+        if partner == "irregular" and len(sums) == 1:
+            answer += f": features i and {sums[0]} - i form a pair"
+        return partner, (answer, fix)
 
     start = int(first.min())
     end = int(second.max())

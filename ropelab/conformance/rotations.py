@@ -220,6 +220,9 @@ def observe_vectors(
     moved = name_moved_block(before, after, positions, spec)
     if moved:
         return replace(nothing, fault=moved)
+    reordered = name_other_order(before, after, positions, spec)
+    if reordered:
+        return replace(nothing, fault=reordered)
     pairs = find_pairs(before, after, positions, spec)
     if pairs is None and may_be_halves:
         restored = restore_pairs(after, spec)
@@ -283,6 +286,66 @@ def name_moved_block(
     move = moves[0]
     answer = f"features {first} to {last} come back as {first + move} to {last + move}"
     return answer, "put the part that rotates back where it was"
+
+
+def name_other_order(
+    before: Vectors,
+    after: Rotated,
+    positions: Positions,
+    spec: RopeSpec,
+) -> Fault | None:
+    """Name features that come back in another order, or as copies of others; or None.
+
+    At position 0 nothing rotates, so that each feature should come back where it was.
+    """
+    if not ((positions == 0).any() and np.array_equal(before, np.eye(spec.head_dim))):
+        return None
+
+    at_start = np.abs(after[positions == 0][0])  # [unit vector, feature]
+    features = np.arange(spec.head_dim)
+    # The feature that comes back at each place, and what else is there.
+    sources = at_start.argmax(axis=0)
+    sizes = at_start[sources, features]
+    remainders = at_start.sum(axis=0) - sizes
+    is_clear = (sizes > STILL).all() and (remainders <= STILL).all()
+    if not is_clear or (sources == features).all():
+        return None
+
+    first, second = pair_features(spec.pairing, spec.rotary_dim, spec.place)
+    # Adjacent pairs may come back as halves, and the two features of a pair as each
+    # other. Both are looked at elsewhere.
+    restored = restore_pairs(sources, spec)
+    are_pairs_exchanged = features.copy()
+    are_pairs_exchanged[first], are_pairs_exchanged[second] = second, first
+    if (restored == features).all():
+        return None
+    if (sources == are_pairs_exchanged).all():
+        return None
+
+    if (sources == features[::-1]).all():
+        return "features come back in reverse order", "return them as they came"
+    neighbours = features.copy()
+    neighbours[spec.place : spec.place + spec.rotary_dim : 2] = first
+    neighbours[spec.place + 1 : spec.place + spec.rotary_dim : 2] = second
+    if spec.pairing == "half" and (sources == neighbours).all():
+        return (
+            "the two halves come back as neighbours",
+            "cat, and not stack, the halves",
+        )
+
+    moved = np.flatnonzero(sources != features)
+    last = moved[-1]
+    start = moved[0]
+    if len(np.unique(sources)) < spec.head_dim:
+        answer = (
+            f"features {start} to {last} come back as copies of {sources[start]} to"
+            f" {sources[last]}"
+        )
+        return answer, "return each feature at its place"
+    answer = (
+        f"features come back in another order: {sources[start]} in place of {start}"
+    )
+    return answer, "return them as they came"
 
 
 def observe_signs(

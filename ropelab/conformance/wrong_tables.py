@@ -7,7 +7,13 @@ import numpy as np
 
 from ropelab.conformance.angles import TABLE_ERROR
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.observation import EIGHT_BIT_ERROR, Fault, Observed, Table
+from ropelab.conformance.observation import (
+    EIGHT_BIT_ERROR,
+    Fault,
+    Observed,
+    Positions,
+    Table,
+)
 
 # The last position at which every implementation is precise.
 LAST_PRECISE_POSITION = 4
@@ -25,7 +31,9 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
 
     factor = expected.spec.attention_factor
     allowed = EIGHT_BIT_ERROR * factor
-    for answer, tables in list_wrong_tables(cos, sin).items():
+    wrong_tables = list_wrong_tables(cos, sin)
+    wrong_tables |= dict(list_shifted_tables(expected, observed.positions[is_small]))
+    for answer, tables in wrong_tables.items():
         # A slip that changes nothing at these positions explains nothing.
         changes_nothing = np.abs(right - tables).max() <= allowed
         if changes_nothing:
@@ -38,6 +46,8 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
                 fix = "check the signs"
             elif "table" in answer:
                 fix = "write and read the table in one order"
+            elif "position" in answer:
+                fix = "take cos and sin of one angle"
             return answer, fix
 
     # The factors by which cos and sin are too large, by least squares.
@@ -69,6 +79,17 @@ def list_wrong_tables(cos: Table, sin: Table) -> dict[str, tuple[Table, Table]]:
         "cos and sin have lost their signs": (np.abs(cos), np.abs(sin)),
     }
     return exchanged | dict(list_mixed_tables(cos, sin))
+
+
+def list_shifted_tables(
+    expected: Expected, positions: Positions
+) -> Iterator[tuple[str, tuple[Table, Table]]]:
+    """Yield tables whose cos and sin belong to positions next to each other."""
+    cos, sin = expected.rotation.tables(positions)
+    for words, shift in (("next", 1), ("previous", -1)):
+        other_cos, other_sin = expected.rotation.tables(positions + shift)
+        yield f"sin is that of the {words} position", (cos, other_sin)
+        yield f"cos is that of the {words} position", (other_cos, sin)
 
 
 def list_mixed_tables(

@@ -240,6 +240,12 @@ def in_the_other_order(grid: np.ndarray, segment: Segment) -> tuple[np.ndarray, 
     return np.indices((frames, columns, rows)), longer(grid)
 
 
+def in_blocks(grid: np.ndarray, segment: Segment) -> tuple[np.ndarray, int]:
+    frames, rows, columns = grid.shape[1:]
+    blocks = grid.reshape(3, frames, rows // 2, 2, columns // 2, 2)
+    return blocks.swapaxes(3, 4).reshape(grid.shape), longer(grid)
+
+
 def frames_apart(grid: np.ndarray, segment: Segment) -> tuple[np.ndarray, int]:
     side = longer(grid)
     moved = np.stack([0 * grid[0], grid[1], grid[2]]) + side * grid[0]
@@ -270,6 +276,11 @@ PARTS: dict[str, tuple[Change, str]] = {
         "count patches before they are merged",
     ),
     "early": (lambda grid, _: (grid - 1, longer(grid)), "one step early on all axes"),
+    "far back": (
+        lambda grid, _: (grid - 7, longer(grid)),
+        "begins 7 steps early on all axes",
+    ),
+    "in blocks": (in_blocks, "patches of the image come in blocks of 2 x 2"),
     "frames": (
         frames_apart,
         "each frame of the clip is counted as an image of its own",

@@ -29,6 +29,8 @@ from ropelab.readers.spec import RopeSpec
 
 # The positions by which keys may have been rotated: up to the length of the prefix.
 DISTANCES = range(-PREFILLED, PREFILLED + 1)
+# The answer about keys of which nothing else is known.
+NO_ROTATION = "are changed by no rotation of the layer's pairs"
 
 
 def measure_moves(case: Case, trace: EvictionTrace) -> tuple[int, int] | None:
@@ -109,6 +111,9 @@ def explain_keys(case: Case, trace: EvictionTrace) -> str:
             change = maps.describe_change(keys, moved, right_distance)
             if change and not says:
                 says = f"keys {place} the gap {change}"
+        if NO_ROTATION in says:
+            other_source = maps.find_other_source(kept_keys, moved_keys)
+            says = f"keys are {other_source}" if other_source else says
         sentences[layer] = says
 
     for layer, says in sentences.items():
@@ -156,6 +161,10 @@ def explain_values(
             distance = maps.find_distance(before[:, :, slots], after[:, :, slots])
             if distance:
                 return "values are rotated, too"
+    head_count = before.shape[1]
+    for shift in range(1, head_count):
+        if are_equal(before.roll(shift, dims=1), after):
+            return "values are those of other heads"
     return "values are changed"
 
 
@@ -229,6 +238,34 @@ class Maps:
                 return f"are rotated by {numbers} positions, {name}, {right}"
         return self.describe_map(before, after, right_distance)
 
+    def find_other_source(self, before: Tensor, after: Tensor) -> str:
+        """Return whose keys are in each slot, if not its own; empty: this is not known.
+
+        Keys may have been rotated, slot by slot or head by head.
+
+        Args:
+            before: keys [rows, heads, slots, head_dim] of the slots that were to stay.
+            after: the keys of the slots that are left.
+        """
+        for axis, words in (
+            (2, "not in the slots of their values"),
+            (1, "those of other heads"),
+        ):
+            count = after.shape[axis]
+            sources = []
+            for place in range(count):
+                key = after.narrow(axis, place, 1)
+                # Its own key comes first.
+                candidates = [place, *(each for each in range(count) if each != place)]
+                for source in candidates:
+                    old_key = before.narrow(axis, source, 1)
+                    if self.find_distance(old_key, key) is not None:
+                        sources.append(source)
+                        break
+            if len(sources) == count and sources != [*range(count)]:
+                return words
+        return ""
+
     def describe_map(self, before: Tensor, after: Tensor, right_distance: int) -> str:
         """Return in words which other map was applied."""
         for words, rotated_units in self.list_wrong_maps():
@@ -277,7 +314,7 @@ class Maps:
         rotated = pairs_before * torch.polar(torch.ones_like(angles), angles)
         largest_difference = float((rotated - pairs_after).abs().max())
         if largest_difference > EQUAL * float(after.std()):
-            return "are changed by no rotation of the layer's pairs"
+            return NO_ROTATION
         for pair, (angle, right) in enumerate(zip(angles, right_angles, strict=True)):
             if abs(float(angle - right)) > EQUAL:
                 return (
@@ -285,7 +322,7 @@ class Maps:
                     f" {float(angle):+.3g} radians, where moving up takes"
                     f" {float(right):+.3g}"
                 )
-        return "are changed by no rotation of the layer's pairs"
+        return NO_ROTATION
 
     def pair_up(self, keys: Tensor) -> Tensor:
         """Return pairs as complex numbers [rows, heads, slots, pairs]."""
@@ -325,19 +362,30 @@ class Maps:
             " were computed from them"
         )
         yield words, self.overwrite_first_features()
+        first, second = self.order_pairs()
+        # Whether the sign is wrong in the first or in the second feature cannot be told,
+        # since one at a distance forwards is the other at the same distance backwards.
+        one_sign = self.rotated_units.clone()
+        one_sign[:, first, second] *= -1
+        yield "have sin with the same sign in both features of a pair", one_sign
 
         for words, frequencies in self.list_frequencies():
             for layout in ("half", "adjacent"):
                 features = torch.arange(2 * len(frequencies))
                 yield words, self.rotate(frequencies, features, layout)
 
+    def order_pairs(self) -> tuple[Tensor, Tensor]:
+        """Return the first and the second features of all pairs."""
+        layout = "adjacent" if self.is_adjacent() else "half"
+        order = self.features[order_features(len(self.features), layout)]
+        first, second = order.chunk(2)
+        return first, second
+
     def overwrite_first_features(self) -> Tensor:
         """Return the map in which the rotated first features overwrite the second
         features.
         """
-        layout = "adjacent" if self.is_adjacent() else "half"
-        order = self.features[order_features(len(self.features), layout)]
-        first, second = order.chunk(2)
+        first, second = self.order_pairs()
         cos = self.rotated_units[:, first, first]
         sin = self.rotated_units[:, first, second]
         rotated_units = self.rotated_units.clone()

@@ -187,6 +187,43 @@ class Overwriting(Eviction):
         return torch.cat([first, second], dim=-1)
 
 
+class OneSign(Eviction):
+    """Both features of a pair subtract the sine of the other one."""
+
+    def rotate(self, x: Tensor, moves: Tensor) -> Tensor:
+        angles = moves.to(x.dtype)[:, None] * self.rotary.inv_freq.to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        cos, sin = angles.cos(), angles.sin()
+        parts = (first * cos - second * sin, second * cos - first * sin)
+        return torch.cat(parts, dim=-1)
+
+
+class KeysBackwards(Eviction):
+    """The keys that stay come back in reverse, and their values do not."""
+
+    def evict(self, cache: Any, keep: list[int]) -> Any:
+        super().evict(cache, keep)
+        for layer in cache.layers:
+            layer.keys = layer.keys.flip(2)
+
+
+class KeysOfOtherHeads(Eviction):
+    """The heads of keys are exchanged, and those of values are not."""
+
+    def evict(self, cache: Any, keep: list[int]) -> Any:
+        super().evict(cache, keep)
+        for layer in cache.layers:
+            layer.keys = layer.keys.roll(1, dims=1)
+
+
+class EverySecond(Eviction):
+    """Keys in every second slot alone are moved."""
+
+    def list_moves(self, slots: list[int]) -> list[int]:
+        moves = super().list_moves(slots)
+        return [move if place % 2 == 0 else 0 for place, move in enumerate(moves)]
+
+
 class FirstHead(Eviction):
     """Keys of the first head alone are moved."""
 

@@ -10,10 +10,14 @@ from ropelab.conformance.laws.subject import Function, Subject
 from tests.conformance.laws.evictions import (
     FAMILIES,
     Anew,
+    EverySecond,
     Eviction,
     Exchanged,
     FirstHead,
+    KeysBackwards,
+    KeysOfOtherHeads,
     OnceAlone,
+    OneSign,
     OtherLayersValues,
     OtherTokens,
     Overwriting,
@@ -297,5 +301,40 @@ FURTHER = (
         Eviction(move=stay, count=lambda each, held: held).make,
         ("keys keep their rotation", "counted from 20, the number of keys"),
         "own, rolling",
+    ),
+    Mistake(
+        "sin with one sign",
+        OneSign().make,
+        ("keys behind the gap have sin with the same sign in both features",),
+    ),
+    Mistake(
+        "keys in reverse",
+        KeysBackwards(move=stay, count=count_tokens).make,
+        ("keys are not in the slots of their values",),
+    ),
+    Mistake(
+        "keys of other heads",
+        KeysOfOtherHeads(move=stay, count=count_tokens).make,
+        ("keys are those of other heads",),
+    ),
+    planted(
+        "values of other heads",
+        ["values are those of other heads"],
+        change_values=lambda each, values, moves: values.roll(1, dims=1),
+    ),
+    Mistake(
+        "every second slot",
+        EverySecond().make,
+        ("keys behind the gap are rotated by -8, 0, -8, 0", "slot by slot"),
+    ),
+    planted(
+        "to the beginning of a page",
+        ["keys behind the gap are rotated by -16 positions"],
+        move=lambda slot, place: (place - slot) // 16 * 16,
+    ),
+    planted(
+        "keys halved",
+        ["are multiplied by 0.5 besides being rotated"],
+        gain=lambda factor: 0.5,
     ),
 )
