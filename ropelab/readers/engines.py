@@ -29,6 +29,9 @@ from ropelab.readers.spec import (
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
 
+# The model types whose model file in TGI reads head_dim; the others divide hidden_size.
+TGI_TYPES_WITH_HEAD_DIM = frozenset(read_table("names")["tgi_head_dim"])
+
 
 class Exllama(Reader):
     """ExLlamaV3: transformers' older formulas, one table for all lengths."""
@@ -208,6 +211,12 @@ class Tgi(Reader):
     refusal_of_type = "rope scaling type '{}' is not implemented"
     multiplies_unscaled_scores = False
     reads_local_base = True
+
+    def read_head_dim(self, trace: Trace) -> int:
+        family = trace.family
+        if family.latent or family.name in TGI_TYPES_WITH_HEAD_DIM:
+            return super().read_head_dim(trace)
+        return reader.read_head_dim(trace, ())
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}
