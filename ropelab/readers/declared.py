@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.readers.families import RELEASE, RELEASES, read_table
-from ropelab.readers.spec import RefusedError, shorten_value
+from ropelab.readers.layer_file import SLIDING
+from ropelab.readers.spec import RefusedError, require_whole, shorten_value
 from ropelab.readers.trace import (
     ABSENT,
     BANDS,
@@ -118,7 +119,8 @@ def check_layer_types(text: Mapping[str, Any], model_type: str) -> None:
     if "layer_types" in text and model_type in NAMES["without_layer_types"]:
         raise RefusedError(f"the class of '{model_type}' has no place for layer_types")
 
-    layers = text.get("layer_types")
+    key = NAMES["layer_types_key"].get(model_type, "layer_types")
+    layers = text.get(key)
     if layers is None:
         return
     known = NAMES["own_layer_types"].get(model_type, NAMES["layer_types"]).split()
@@ -129,13 +131,48 @@ def check_layer_types(text: Mapping[str, Any], model_type: str) -> None:
     if not names or names - set(known):
         given = ", ".join(sorted(names)) or layers
         raise RefusedError(
-            f"layer_types must be a list of known names, not {shorten_value(given)}"
+            f"{key} must be a list of known names, not {shorten_value(given)}"
         )
     needed = NAMES["needed_layer_types"].get(model_type)
     if needed and needed not in names:
-        raise RefusedError(f"layer_types must have a '{needed}'")
+        raise RefusedError(f"{key} must have a '{needed}'")
     if names == {NAMES["insufficient_layer_types"].get(model_type)}:
-        raise RefusedError(f"layer_types has a '{names.pop()}' alone")
-    count = text.get("num_hidden_layers")
+        raise RefusedError(f"{key} has a '{names.pop()}' alone")
+    count = count_passes(text, model_type)
     if count not in (None, len(layers)):
-        raise RefusedError(f"layer_types has {len(layers)} names for {count} layers")
+        raise RefusedError(f"{key} has {len(layers)} names for {count} layers")
+
+
+def count_passes(text: Mapping[str, Any], model_type: str) -> Any:
+    """Return the number of layers that a token passes, as the class counts them.
+
+    None: the file does not state it.
+    """
+    count = text.get("num_hidden_layers")
+    cycles = NAMES["cycles"].get(model_type)
+    if count is None or cycles is None or text.get(cycles["stack"]) is not None:
+        return count
+    high = require_whole(text.get("H_cycles", cycles["H_cycles"]), "H_cycles")
+    low = require_whole(text.get("L_cycles", cycles["L_cycles"]), "L_cycles")
+    return require_whole(count, "num_hidden_layers") * high * (low + 1)
+
+
+def check_window(text: Mapping[str, Any], model_type: str) -> None:
+    """Raise RefusedError for layers with a window of which no number of tokens is known.
+
+    The class is built, and its first forward pass with a cache stops.
+    """
+    layers = text.get("layer_types")
+    windows = NAMES["windows"]
+    has_window = isinstance(layers, list) and SLIDING in layers
+    if not has_window or model_type in windows["uncached"].split():
+        return
+
+    is_switched = model_type in windows["switched"].split()
+    if is_switched and not text.get("use_sliding_window"):
+        raise RefusedError("layers have a window, and use_sliding_window is not true")
+    has_usual = is_switched or model_type in windows["usual"].split()
+    if "sliding_window" not in text and not has_usual:
+        raise RefusedError("layers have a window, and sliding_window is missing")
+    if "sliding_window" in text and text["sliding_window"] is None:
+        raise RefusedError("sliding_window is null, and layers have a window")
