@@ -19,6 +19,8 @@ from ropelab.readers.trace import (
 )
 
 NAMES = read_table("names")["declared"]
+# The type of layers that attend within chunks of the text.
+CHUNKED = "chunked_attention"
 # The keys that a block has to have, by its scaling type, where nothing fills them in
 # (modeling_rope_utils.py:932 to :1130).
 REQUIRED: Mapping[str | None, tuple[str, ...]] = {
@@ -158,15 +160,23 @@ def count_passes(text: Mapping[str, Any], model_type: str) -> Any:
 
 
 def check_window(text: Mapping[str, Any], model_type: str) -> None:
-    """Raise RefusedError for layers with a window of which no number of tokens is known.
+    """Raise RefusedError for layers with a window or chunks of which no size is known.
 
     The class is built, and its first forward pass with a cache stops.
     """
     layers = text.get("layer_types")
     windows = NAMES["windows"]
-    has_window = isinstance(layers, list) and SLIDING in layers
-    if not has_window or model_type in windows["uncached"].split():
+    if not isinstance(layers, list) or model_type in windows["uncached"].split():
         return
+
+    chunk_key = "attention_chunk_size"
+    has_size = chunk_key not in text and model_type == windows["chunked"]
+    if CHUNKED in layers and text.get(chunk_key) is None and not has_size:
+        raise RefusedError(f"layers attend in chunks, and {chunk_key} is missing")
+    if SLIDING not in layers:
+        return
+    if model_type in windows["unmasked"].split():
+        raise RefusedError(f"the class of '{model_type}' has no layers with a window")
 
     is_switched = model_type in windows["switched"].split()
     if is_switched and not text.get("use_sliding_window"):

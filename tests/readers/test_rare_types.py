@@ -432,6 +432,9 @@ def test_each_architecture_of_a_remote_type_is_known(architecture: str) -> None:
         ("qwen3", {"sliding_window": 512}, "refused"),
         ("qwen3", {"use_sliding_window": True}, "read"),
         ("qwen3", {"use_sliding_window": True, "sliding_window": None}, "refused"),
+        # These have masks for other types alone.
+        ("lfm2", {"sliding_window": 512}, "refused"),
+        ("qwen3_next", {"sliding_window": 512}, "refused"),
         # An encoder makes no cache.
         ("eurobert", {}, "read"),
     ],
@@ -446,6 +449,24 @@ def test_layers_with_a_window_stop_a_class_that_has_none(
 
     config["layer_types"] = ["full_attention"] * 2
     assert read("transformers-5", kind, "", **config).outcome == "read"
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "outcome"),
+    [
+        ("llama", {}, "refused"),
+        ("llama", {"attention_chunk_size": 512}, "read"),
+        ("mistral", {}, "refused"),
+        ("llama4_text", {}, "read"),
+    ],
+)
+def test_layers_with_chunks_need_their_size(
+    kind: str, keys: dict[str, Any], outcome: str
+) -> None:
+    """Run with transformers 5.24.0: a forward pass of a small random model."""
+    types = ["chunked_attention", "full_attention"]
+    config = {**SIZES, "num_hidden_layers": 2, "layer_types": types, **keys}
+    assert read("transformers-5", kind, "", **config).outcome == outcome
 
 
 def test_types_of_layers_are_as_many_as_the_layers_of_the_class() -> None:
