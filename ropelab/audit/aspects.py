@@ -130,6 +130,9 @@ def choose_others(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     if case.block.get("llama_4_scaling_beta"):
         yield "factor on queries (llama_4_scaling_beta)", describe_beta
 
+    if model_type in ASPECT_FACTS["learned"]["types"]:
+        yield "factor on each frequency, in the weights", describe_learned
+
     vision = case.document.config.get(VISION_CONFIG)
     if isinstance(vision, Mapping):
         spec = read_vision(case.document.config)
@@ -285,6 +288,11 @@ def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
         f"{pairs}, {ladders[axes.ladder]}, base {write_number(spec.base)}, {features},"
         f" {counted}"
     )
+
+
+def describe_learned(reading: Reading) -> str:
+    """Say nothing of a factor that is in the weights alone."""
+    return ""
 
 
 def describe_unread(reading: Reading, key: str, value: Any) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.readers.families import RELEASE, RELEASES, read_table
-from ropelab.readers.spec import RefusedError, shorten_value
+from ropelab.readers.layer_file import SLIDING
+from ropelab.readers.spec import RefusedError, require_whole, shorten_value
 from ropelab.readers.trace import (
     ABSENT,
     BANDS,
@@ -18,6 +19,8 @@ from ropelab.readers.trace import (
 )
 
 NAMES = read_table("names")["declared"]
+# The type of layers that attend within chunks of the text.
+CHUNKED = "chunked_attention"
 # The keys that a block has to have, by its scaling type, where nothing fills them in
 # (modeling_rope_utils.py:932 to :1130).
 REQUIRED: Mapping[str | None, tuple[str, ...]] = {
@@ -122,7 +125,8 @@ def check_layer_types(language_part: Mapping[str, Any], model_type: str) -> None
     if "layer_types" in language_part and model_type in NAMES["without_layer_types"]:
         raise RefusedError(f"the class of '{model_type}' has no place for layer_types")
 
-    layers = language_part.get("layer_types")
+    key = NAMES["layer_types_key"].get(model_type, "layer_types")
+    layers = language_part.get(key)
     if layers is None:
         return
     known = NAMES["own_layer_types"].get(model_type, NAMES["layer_types"]).split()
@@ -133,14 +137,60 @@ def check_layer_types(language_part: Mapping[str, Any], model_type: str) -> None
     if not names or names - set(known):
         stated_names = ", ".join(sorted(names)) or layers
         raise RefusedError(
-            "layer_types must be a list of known names, not"
-            f" {shorten_value(stated_names)}"
+            f"{key} must be a list of known names, not {shorten_value(stated_names)}"
         )
     needed = NAMES["needed_layer_types"].get(model_type)
     if needed and needed not in names:
-        raise RefusedError(f"layer_types must have a '{needed}'")
+        raise RefusedError(f"{key} must have a '{needed}'")
     if names == {NAMES["insufficient_layer_types"].get(model_type)}:
-        raise RefusedError(f"layer_types has a '{names.pop()}' alone")
-    count = language_part.get("num_hidden_layers")
+        raise RefusedError(f"{key} has a '{names.pop()}' alone")
+    count = count_passes(language_part, model_type)
     if count not in (None, len(layers)):
-        raise RefusedError(f"layer_types has {len(layers)} names for {count} layers")
+        raise RefusedError(f"{key} has {len(layers)} names for {count} layers")
+
+
+def count_passes(language_part: Mapping[str, Any], model_type: str) -> Any:
+    """Return the number of layers that a token passes, as the class counts them.
+
+    None: the file does not state it.
+    """
+    count = language_part.get("num_hidden_layers")
+    cycles = NAMES["cycles"].get(model_type)
+    if (
+        count is None
+        or cycles is None
+        or language_part.get(cycles["stack"]) is not None
+    ):
+        return count
+    high = require_whole(language_part.get("H_cycles", cycles["H_cycles"]), "H_cycles")
+    low = require_whole(language_part.get("L_cycles", cycles["L_cycles"]), "L_cycles")
+    return require_whole(count, "num_hidden_layers") * high * (low + 1)
+
+
+def check_window(language_part: Mapping[str, Any], model_type: str) -> None:
+    """Raise RefusedError for layers with a window or chunks of which no size is known.
+
+    The class is built, and its first forward pass with a cache stops.
+    """
+    layers = language_part.get("layer_types")
+    windows = NAMES["windows"]
+    if not isinstance(layers, list) or model_type in windows["uncached"].split():
+        return
+
+    chunk_key = "attention_chunk_size"
+    has_size = chunk_key not in language_part and model_type == windows["chunked"]
+    if CHUNKED in layers and language_part.get(chunk_key) is None and not has_size:
+        raise RefusedError(f"layers attend in chunks, and {chunk_key} is missing")
+    if SLIDING not in layers:
+        return
+    if model_type in windows["unmasked"].split():
+        raise RefusedError(f"the class of '{model_type}' has no layers with a window")
+
+    is_switched = model_type in windows["switched"].split()
+    if is_switched and not language_part.get("use_sliding_window"):
+        raise RefusedError("layers have a window, and use_sliding_window is not true")
+    has_usual = is_switched or model_type in windows["usual"].split()
+    if "sliding_window" not in language_part and not has_usual:
+        raise RefusedError("layers have a window, and sliding_window is missing")
+    if "sliding_window" in language_part and language_part["sliding_window"] is None:
+        raise RefusedError("sliding_window is null, and layers have a window")

@@ -130,6 +130,19 @@ def _read_class(model_type: str, release: str) -> dict[str, Any]:
     return facts
 
 
+def list_wholes(model_type: str) -> list[str]:
+    """Return the types of the whole models that a type is the language part of.
+
+    Only parts that are named after their whole count: other models may have a part of a
+    general type such as qwen2.
+    """
+    return [
+        whole
+        for whole, part in CLASSES["texts"].items()
+        if part == model_type and part.startswith(whole)
+    ]
+
+
 def is_unscalable(family: Family) -> bool:
     """Return True if the class of a model type reads no scaling at all."""
     has_fixed_type = family.constants.get("rope_type") == "default"

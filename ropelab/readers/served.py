@@ -72,6 +72,8 @@ def find_served(
         return USUAL
     architecture, file = find_file(runtime, config)
     if not file:
+        architecture, file = find_file_of_whole(runtime, config)
+    if not file:
         return USUAL
 
     rows = SERVED[runtime]
@@ -127,6 +129,19 @@ def find_file(runtime: str, config: Mapping[str, Any]) -> tuple[str, str]:
     for name in names:
         if name in FILES[runtime]:
             return name, FILES[runtime][name]
+    return "", ""
+
+
+def find_file_of_whole(runtime: str, part: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the architecture and the model file of the whole model of a language part.
+
+    A file that describes only the language part of such a model names no architecture
+    that the server lists.
+    """
+    for whole in families.list_wholes(str(part.get("model_type"))):
+        architecture, file = find_file(runtime, {"model_type": whole})
+        if file:
+            return architecture, file
     return "", ""
 
 

@@ -25,6 +25,8 @@ class Tgi(Reader):
     reads_local_base = True
     # The model types whose model file takes the rotated share.
     types_with_share = frozenset(read_table("names")["tgi"]["types_with_share"])
+    # The model types whose model file reads head_dim; the others divide hidden_size.
+    types_with_head_dim = frozenset(read_table("names")["tgi"]["types_with_head_dim"])
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}

@@ -16,7 +16,7 @@ from ropelab.readers.blocks import (
     read_layers,
     refuse_incomplete_layers,
 )
-from ropelab.readers.declared import check_values
+from ropelab.readers.declared import check_values, check_window
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
@@ -147,7 +147,8 @@ class Transformers5(Transformers):
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         check_values(trace)
         self.check_forward(trace)
-        return reader.widen_full_attention(trace, super().read(trace))
+        specs = reader.widen_full_attention(trace, super().read(trace))
+        return drop_absent_layers(trace, specs)
 
     def make_scaling(self, settings: Settings) -> MadeScaling:
         trace = settings.trace
@@ -213,7 +214,9 @@ class Transformers5(Transformers):
         }
 
     def check_forward(self, trace: Trace) -> None:
-        """Raise RefusedError for a block without what the first forward pass needs."""
+        """Raise RefusedError for a file without what the first forward pass needs."""
+        if trace.family.has_known_defaults:
+            check_window(trace.language_part, trace.family.name)
         block = trace.block("rope_scaling") or trace.block("rope_parameters")
         share = "partial_rotary_factor"
         needs_share = trace.family.attends_by_share and share not in (block or ())
@@ -263,6 +266,19 @@ class Transformers5(Transformers):
             # The scaling itself leaves all pairs beyond the share unrotated.
             return head_dim
         return reader.compute_rotated_width(head_dim, share)
+
+
+def drop_absent_layers(trace: Trace, specs: dict[str, RopeSpec]) -> dict[str, RopeSpec]:
+    """Return the specs without the layer types that a file's list of layers has not.
+
+    The rotary class makes no table for them.
+    """
+    types = trace.language_part.get("layer_types")
+    if not isinstance(types, list):
+        return specs
+    present = {name: spec for name, spec in specs.items() if name in types}
+    # Some rotations are not named after a type of layers.
+    return present or specs
 
 
 def load_block(language_part: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,10 @@ def check_language_part(runtime: Runtime, trace: Trace, named: list[str]) -> Non
     if own_key:
         has_part = trace.prefix.startswith(own_key)
     elif trace.prefix:
-        keys = ("text_config", families.OLDER_TEXT_KEYS.get(outer_type))
+        keys = {"text_config", families.OLDER_TEXT_KEYS.get(outer_type)}
+        # A server may have a configuration class of its own.
+        for table in ("parts", "other_parts"):
+            keys.add(SERVED.get(runtime.name, {}).get(table, {}).get(outer_type))
         # llama.cpp's converter goes by these keys, whatever the type.
         is_converted = runtime.name in ("llama.cpp", "ollama")
         has_part = is_converted or trace.prefix.split(".")[0] in keys
@@ -196,9 +199,8 @@ def has_class(
 
     # The class of a whole model has its language part as well.
     types_and_wholes = set(types)
-    for whole, part in families.CLASSES["texts"].items():
-        if part in types and part.startswith(whole):
-            types_and_wholes.add(whole)
+    for model_type in types:
+        types_and_wholes.update(families.list_wholes(model_type))
 
     names = set(architectures)
     if not names:

@@ -235,7 +235,9 @@ def test_pairs_that_hardly_rotate_leave_the_json_strict(changes):
 
 
 def test_huge_heads_are_refused():
+    # TGI divides hidden_size, and reads no head_dim.
     config = {"model_type": "llama", "head_dim": 2**30, "num_attention_heads": 2}
+    config["hidden_size"] = 2**31
     with pytest.raises(InputError, match="head_dim"):
         audit(Document("big", "config", config))
 

@@ -507,3 +507,14 @@ def test_axes_that_no_key_gives_are_said_to_be_unread(is_whole: bool) -> None:
     result = audit(Document("a", "config", config), runtime="vllm", precision=False)
     (note,) = [one for one in result.findings if one.code == "N04"]
     assert note.says == "pairs per position axis, for images: not looked at in vllm"
+
+
+def test_factors_that_are_in_the_weights_alone_are_not_looked_at() -> None:
+    """modeling_mistral_large4.py:123 of transformers 5.24.0 multiplies frequencies."""
+    name = "factor on each frequency, in the weights"
+    for kind, expected in (("mistral_large4_text", [name]), ("mistral4", [])):
+        config = {**INDEXED, "model_type": kind, "rope_parameters": {"rope_theta": 1e6}}
+        config["rope_parameters"]["llama_4_scaling_beta"] = 0.1
+        config["rope_parameters"]["original_max_position_embeddings"] = 4096
+        case_text = json.dumps(audit(Document("a", "config", config)).rows)
+        assert [name] * (name in case_text) == expected

@@ -768,6 +768,7 @@ LAYERED: dict[str, dict[str, Any]] = {
         "partial_rotary_factors": [0.5, 1.0, 1.0, 1.0],
         "layer_types": ["full_attention", *["sliding_attention"] * 3],
         "num_hidden_layers": 4,
+        "sliding_window": 512,
         "rope_scaling": {
             **HALF,
             "rope_type": "llama3",
@@ -891,6 +892,7 @@ def test_one_key_for_the_bases_of_two_layer_types_holds_that_of_the_main_one(tmp
         "num_attention_heads": 4,
         "max_position_embeddings": 4096,
         "rope_theta": 5e6,
+        "sliding_window": 512,
     }
     both = {"full_attention": 5e6, "sliding_attention": 1e4}
     blocks = {

@@ -191,3 +191,14 @@ def test_types_that_a_file_checks_by_their_newer_name() -> None:
     # phimoe.py:50 asks whether its block is null.
     assert read("phimoe", {**keys, "rope_scaling": {}}).outcome == "refused"
     assert read("phimoe", {**keys, "rope_scaling": None}).layers
+
+
+def test_gemma_4_unified_is_run_by_the_file_of_gemma_4() -> None:
+    """mlx_lm/utils.py:59 remaps the type, and gemma4.py hands text_config on."""
+    part = {"model_type": "gemma4_unified_text", "max_position_embeddings": 8192}
+    config = {"model_type": "gemma4_unified", "text_config": part}
+    layers = registry.read(registry.RUNTIMES["mlx-lm"], config).layers
+    assert {name: (spec.base, spec.head_dim) for name, spec in layers.items()} == {
+        "full_attention": (1e6, 512),
+        "sliding_attention": (1e4, 256),
+    }

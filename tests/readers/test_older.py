@@ -195,6 +195,7 @@ def test_step_3_5_has_the_layer_types_of_its_file() -> None:
     }
     keys["partial_rotary_factors"] = [0.5, 1.0]
     keys["layer_types"] = ["full_attention", "sliding_attention"]
+    keys["sliding_window"] = 512
     layers = read("transformers-5", "step3p5", **keys).layers
     found = {name: (spec.base, spec.rotary_dim) for name, spec in layers.items()}
     assert found == {"full_attention": (5e6, 64), "sliding_attention": (1e4, 128)}

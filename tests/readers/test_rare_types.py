@@ -411,3 +411,85 @@ def test_each_architecture_of_a_remote_type_is_known(architecture: str) -> None:
     """No server finds a class by a type that it does not know."""
     config = {"model_type": "nonsense", "architectures": [architecture]}
     assert "no type of transformers" in registry.explain_missing_class(config)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "outcome"),
+    [
+        # These classes have no tokens of a window, and take those of the file.
+        ("llama", {}, "refused"),
+        ("llama", {"sliding_window": None}, "refused"),
+        ("llama", {"sliding_window": 512}, "read"),
+        ("seed_oss", {}, "refused"),
+        ("phi3", {}, "refused"),
+        ("phi3", {"sliding_window": 512}, "read"),
+        # These have tokens of their own.
+        ("mistral", {}, "read"),
+        ("mistral", {"sliding_window": None}, "refused"),
+        ("gemma2", {}, "read"),
+        ("gpt_oss", {"sliding_window": None}, "refused"),
+        # These drop them without a second key.
+        ("qwen3", {"sliding_window": 512}, "refused"),
+        ("qwen3", {"use_sliding_window": True}, "read"),
+        ("qwen3", {"use_sliding_window": True, "sliding_window": None}, "refused"),
+        # These have masks for other types alone.
+        ("lfm2", {"sliding_window": 512}, "refused"),
+        ("qwen3_next", {"sliding_window": 512}, "refused"),
+        # An encoder makes no cache.
+        ("eurobert", {}, "read"),
+    ],
+)
+def test_layers_with_a_window_stop_a_class_that_has_none(
+    kind: str, keys: dict[str, Any], outcome: str
+) -> None:
+    """Run with transformers 5.24.0: a forward pass of a small random model."""
+    types = ["sliding_attention", "full_attention"]
+    config = {**SIZES, "num_hidden_layers": 2, "layer_types": types, **keys}
+    assert read("transformers-5", kind, "", **config).outcome == outcome
+
+    config["layer_types"] = ["full_attention"] * 2
+    assert read("transformers-5", kind, "", **config).outcome == "read"
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "outcome"),
+    [
+        ("llama", {}, "refused"),
+        ("llama", {"attention_chunk_size": 512}, "read"),
+        ("mistral", {}, "refused"),
+        ("llama4_text", {}, "read"),
+    ],
+)
+def test_layers_with_chunks_need_their_size(
+    kind: str, keys: dict[str, Any], outcome: str
+) -> None:
+    """Run with transformers 5.24.0: a forward pass of a small random model."""
+    types = ["chunked_attention", "full_attention"]
+    config = {**SIZES, "num_hidden_layers": 2, "layer_types": types, **keys}
+    assert read("transformers-5", kind, "", **config).outcome == outcome
+
+
+def test_types_of_layers_are_as_many_as_the_layers_of_the_class() -> None:
+    """Run with transformers 5.24.0: the configuration."""
+    zamba2 = {**SIZES, "num_hidden_layers": 4, "use_mem_rope": True}
+    blocks = ["mamba", "mamba", "hybrid", "mamba"]
+    for count, outcome in ((4, "read"), (3, "refused")):
+        keys = {**zamba2, "layers_block_type": blocks[:count]}
+        assert read("transformers-5", "zamba2", "", **keys).outcome == outcome
+
+    # A token passes two stacks of 4 layers 2 * (3 + 1) times.
+    hrm = {**SIZES, "num_hidden_layers": 4}
+    for count, outcome in ((32, "read"), (4, "refused")):
+        keys = {**hrm, "layer_types": ["full_attention"] * count}
+        assert read("transformers-5", "hrm_text", "", **keys).outcome == outcome
+    keys = {**hrm, "layer_types": ["full_attention"] * 4, "num_layers_per_stack": 1}
+    assert read("transformers-5", "hrm_text", "", **keys).outcome == "read"
+
+
+@pytest.mark.parametrize("runtime", ["transformers-5", "vllm", "sglang"])
+def test_a_layer_type_that_no_layer_has_gets_no_rotation(runtime: str) -> None:
+    """modeling_gemma3.py:146 loops over the types of the file."""
+    for kind in ("full_attention", "sliding_attention"):
+        keys = {**SIZES, "num_hidden_layers": 2, "layer_types": [kind] * 2}
+        reading = read(runtime, "gemma3_text", "Gemma3ForCausalLM", **keys)
+        assert list(reading.layers) == [kind]

@@ -431,6 +431,8 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
     ),
     ("llava", "LlavaQwenForCausalLM", {"rope_theta": 1e6}, (1e6, 128, 128), {"sglang"}),
     ("llava_llama", "LlavaLlamaForCausalLM", {}, (1e4, 128, 128), {"sglang"}),
+    # It inherits from the first of these three (yivl.py:27).
+    ("llava", "YiVLForCausalLM", {"rope_theta": 5e6}, (5e6, 128, 128), {"sglang"}),
     (
         *(
             "minimax_m3",

@@ -97,3 +97,37 @@ def test_a_width_that_becomes_a_share_loses_a_feature(runtime: str, name: str) -
     reading = registry.read(registry.RUNTIMES[runtime], make(98, 64, name))
     assert reading.outcome == "not modelled"
     assert reading.problem == "an odd rotated width of 63"
+
+
+@pytest.mark.parametrize(
+    ("name", "rotated"),
+    [
+        # hidden_size / heads: flash_llama_modeling.py:148, flash_qwen2_modeling.py:82,
+        # flash_mixtral_modeling.py:195, flash_starcoder2_modeling.py:187,
+        # flash_cohere_modeling.py:211
+        ("llama", 128),
+        ("granite", 128),
+        ("phi3", 128),
+        ("qwen2", 128),
+        ("mixtral", 128),
+        ("starcoder2", 128),
+        ("cohere", 128),
+        # flash_mistral_modeling.py:120, flash_gemma2_modeling.py:170
+        ("mistral", 96),
+        ("gemma", 96),
+        ("gemma2", 96),
+        ("gemma3_text", 96),
+    ],
+)
+def test_tgi_reads_a_head_dim_in_few_files(name: str, rotated: int) -> None:
+    config = {
+        "model_type": name,
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "head_dim": 96,
+        "max_position_embeddings": 4096,
+        "rope_theta": 1e6,
+    }
+    spec = registry.read(registry.RUNTIMES["tgi"], config).main_spec
+    assert spec is not None
+    assert (spec.rotary_dim, spec.head_dim) == (rotated, rotated)

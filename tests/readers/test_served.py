@@ -849,3 +849,55 @@ def test_heads_of_deepseek_s_first_models_follow_from_their_sizes() -> None:
         spec = registry.read(registry.RUNTIMES[name], config).main_spec
         assert spec is not None
         assert spec.rotary_dim == 128
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kind", "expected"),
+    [
+        # The file of the whole was not read.
+        ("vllm", "muse_glimmer_text", None),
+        ("vllm", "muse_spark_text", None),
+        ("sglang", "diffusion_gemma_text", None),
+        # glm4.py fills in a share of one half.
+        ("vllm", "glm4v_text", (48, "interleaved")),
+        ("sglang", "glm_ocr_text", (48, "interleaved")),
+        # ernie4.py:168 in SGLang
+        ("sglang", "paddleocr_vl_text", (96, "interleaved")),
+        # qwen2.py:141 in vLLM reads no head_dim, qwen2.py:278 in SGLang does.
+        ("vllm", "qwen2_vl_text", (128, "half")),
+        ("sglang", "qwen2_vl_text", (96, "half")),
+    ],
+)
+def test_a_language_part_by_itself_is_run_by_the_file_of_its_whole(
+    runtime: str, kind: str, expected: tuple[int, str] | None
+) -> None:
+    config = {"model_type": kind, **SIZES, "head_dim": 96}
+    reading = registry.read(registry.RUNTIMES[runtime], config)
+    if expected is None:
+        assert reading.outcome == "not modelled"
+        assert "was not read" in reading.problem
+        return
+    spec = reading.layers["all"]
+    assert (spec.rotary_dim, spec.pairing) == expected
+
+
+def test_qwen_3_asr_is_published_with_a_thinker() -> None:
+    """transformers_utils/configs/qwen3_asr.py:418 in vLLM, configs/qwen3_asr.py:150 in
+    SGLang; the class of transformers has text_config alone.
+    """
+    part = {"text_config": {"model_type": "qwen3", **SIZES, "head_dim": 128}}
+    name = "Qwen3ASRForConditionalGeneration"
+    older = {"model_type": "qwen3_asr", "architectures": [name], "thinker_config": part}
+    newer = {"model_type": "qwen3_asr", "architectures": [name], **part}
+
+    for config, runtimes in (
+        (older, {"vllm", "sglang"}),
+        (newer, {"vllm", "transformers-5"}),
+    ):
+        readings = {
+            runtime: registry.read(registry.RUNTIMES[runtime], config)
+            for runtime in ("vllm", "sglang", "transformers-5")
+        }
+        found = {name for name, each in readings.items() if each.outcome == "read"}
+        assert found == runtimes
+        assert all(readings[runtime].layers["all"].base == 5e5 for runtime in runtimes)
