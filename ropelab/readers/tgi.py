@@ -28,6 +28,12 @@ class Tgi(Reader):
     # The model types whose model file reads head_dim; the others divide hidden_size.
     types_with_head_dim = frozenset(read_table("names")["tgi"]["types_with_head_dim"])
 
+    def read_head_dim(self, trace: Trace) -> int:
+        family = trace.family
+        if family.latent or family.name in self.types_with_head_dim:
+            return super().read_head_dim(trace)
+        return reader.read_head_dim(trace, ())
+
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}
         # The variables ROPE_SCALING and ROPE_FACTOR replace the block. They are among the
