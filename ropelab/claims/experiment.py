@@ -1,8 +1,9 @@
 """The experiment `claims`: every statement of the ledger, with a verdict.
 
-A statement is decided by a computation, program code or a dated document, or by small
-trained models: by the stored runs of all other experiments. The two kinds of evidence
-are counted apart: only the first kind can call a statement wrong.
+Two kinds of evidence decide statements. The first kind is a computation, program code
+or a dated document. The second kind is small trained models: the stored runs of all
+other experiments. The two kinds are counted apart, since only the first kind can call
+a statement wrong.
 """
 
 from pathlib import Path
@@ -31,10 +32,12 @@ RELEASED_CONFIGS = "released/"
 class ClaimsConfig(Config):
     """The claims to check, and the seed of their checks."""
 
+    # The field that may be typed without its flag, and its word in the help.
     bare: ClassVar[str] = "id"
     argument_word: ClassVar[str] = "ID"
 
     id: str = Field(default="", description="one claim, explained; empty: all of them")
+    # A note is named by a number, 000 to 004, and any other source by a word, as yarn.
     source: str = Field(
         default="",
         description=(
@@ -42,6 +45,8 @@ class ClaimsConfig(Config):
         ),
     )
     seed: Natural = Field(default=0, description="seed of the random queries and keys")
+    # True: before the claims are judged, the runs that decide them are made, from the
+    # configs that the claims name.
     run: bool = Field(
         default=False,
         description="make the runs first that decide the claims, by the configs they name",
