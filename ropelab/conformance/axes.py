@@ -49,6 +49,7 @@ def explain_movement(
         answer = f"{columns} columns for {len(right.inv_freq)} pairs"
         return answer, "one column per pair, or each angle twice"
 
+    # Right code may have the patches of an image row by row or block by block.
     orders = [*list_right_orders(right)]
     for ordered in orders:
         if right.is_like(observed, ordered.angles):

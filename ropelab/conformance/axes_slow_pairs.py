@@ -1,6 +1,7 @@
-"""Pairs that turn so slowly that their tables hardly show which axis they read.
+"""Pairs of features that turn so slowly that their tables, which hold cos and sin,
+hardly show which axis of the position moves them.
 
-A code is an implementation under test. Over the positions at which it is asked, the
+An implementation under test is asked at some positions. Up to the largest of them the
 slowest pairs turn by little, so that even the tables of a wrong axis are within the
 allowed error. A slow pair is called wrong if its tables are much nearer to the tables
 of another axis. If they are near to the tables of both axes, the pair is called
@@ -23,9 +24,10 @@ from ropelab.math.axes import Positions, describe_pairs
 from ropelab.runs.arrays import Float
 from ropelab.runs.sentences import join_names
 
-# A pair reads an axis if the distance between the right tables of this axis and of
-# another axis is at least this many times the distance of the pair's tables from the
-# right tables of this axis.
+# Two numbers say whether it is clear that an axis moves a pair, and not another axis:
+# distance: how far the pair's tables are from the right tables of the axis.
+# separation: how far the right tables of both axes are from each other.
+# It is clear if CLEAR_RATIO * distance < separation.
 CLEAR_RATIO = 4
 
 
@@ -54,9 +56,12 @@ def find_undecided_pairs(
 
     Pairs of frequency 0 are left out, since no axis moves them.
     """
-    right = make_reference(expected, positions)
-    for ordered in list_right_orders(right):
-        if right.is_like(observed, ordered.angles):
+    reference = make_reference(expected, positions)
+    # Right code may have the patches of an image row by row or block by block. The
+    # tables are compared with those of the order that was seen.
+    right = reference
+    for ordered in list_right_orders(reference):
+        if reference.is_like(observed, ordered.angles):
             right = ordered
     distances = measure_distances(observed, right)
 
@@ -96,15 +101,20 @@ def measure_separation(right: Reference, pair: int, axis: int, other: int) -> fl
     return float(right.spec.attention_factor * max(cos_difference, sin_difference))
 
 
-def describe_other_axis(right: Reference, pair: int, moving: str) -> Fault:
-    """Name a pair that moves with an axis, or axes, that it should not read."""
+def describe_other_axis(right: Reference, pair: int, seen_axes: str) -> Fault:
+    """Name a pair that moves with an axis, or axes, that it should not read.
+
+    ``seen_axes``: the name of the axis, or the names of the axes joined.
+    """
     axes = right.axes
     right_axis = axes.names[axes.axis_of_pair[pair]]
     answer = (
         "pairs read other axes of the position than configured:"
-        f" pair {pair} moves with {moving}, not with {right_axis}"
+        f" pair {pair} moves with {seen_axes}, not with {right_axis}"
     )
-    return answer, describe_pairs(axes.axis_of_pair, axes.names)
+    # The user is told which axis each pair should read.
+    fix = describe_pairs(axes.axis_of_pair, axes.names)
+    return answer, fix
 
 
 def describe_undecided(pairs: Sequence[int], positions: Positions) -> str:
