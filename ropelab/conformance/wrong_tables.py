@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,11 +20,26 @@ from ropelab.conformance.observation import (
 LAST_PRECISE_POSITION = 4
 
 
+@dataclass(frozen=True)
+class WrongTables:
+    """The tables of code with one mistake."""
+
+    # The sentence that names the mistake, and what to do.
+    answer: str
+    fix: str
+    # What the code returns in place of cos and sin.
+    cos: Table
+    sin: Table
+
+
 def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
-    """Name tables that are swapped or negated, or whose two factors differ."""
+    """Name tables that are swapped or negated, read in another order, or multiplied by
+    different factors.
+    """
     # At small positions an implementation is precise even if it rounds angles.
     is_small = observed.positions <= LAST_PRECISE_POSITION
-    cos, sin = expected.rotation.tables(observed.positions[is_small])
+    positions = observed.positions[is_small]
+    cos, sin = expected.rotation.tables(positions)
     right = np.stack([cos, sin])  # [2, n, pairs]
     seen = np.stack([observed.cos[is_small], observed.sin[is_small]])
     if seen.shape != right.shape:
@@ -31,24 +47,21 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
 
     factor = expected.spec.attention_factor
     allowed = EIGHT_BIT_ERROR * factor
-    wrong_tables = list_wrong_tables(cos, sin)
-    wrong_tables |= dict(list_shifted_tables(expected, observed.positions[is_small]))
-    for answer, tables in wrong_tables.items():
-        # A slip that changes nothing at these positions explains nothing.
-        changes_nothing = np.abs(right - tables).max() <= allowed
+    mistakes = [
+        *list_exchanged_tables(cos, sin),
+        *list_mixed_tables(cos, sin),
+        *list_shifted_tables(expected, positions),
+    ]
+    for mistake in mistakes:
+        wrong = np.stack([mistake.cos, mistake.sin])
+        # A mistake that changes nothing at these positions explains nothing.
+        changes_nothing = np.abs(right - wrong).max() <= allowed
         if changes_nothing:
             continue
 
-        is_what_was_seen = np.abs(seen - tables).max() <= allowed
+        is_what_was_seen = np.abs(seen - wrong).max() <= allowed
         if is_what_was_seen:
-            fix = "return cos, then sin"
-            if "negated" in answer or "sign" in answer:
-                fix = "check the signs"
-            elif "table" in answer:
-                fix = "write and read the table in one order"
-            elif "position" in answer:
-                fix = "take cos and sin of one angle"
-            return answer, fix
+            return mistake.answer, mistake.fix
 
     # The factors by which cos and sin are too large, by least squares.
     products = (seen * right).sum(axis=(1, 2))
@@ -60,71 +73,80 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
         return None
     factor_of_cos, factor_of_sin = extra_factors * factor
     answer = f"cos is multiplied by {factor_of_cos:.4g}, sin by {factor_of_sin:.4g}"
-    return answer, f"both by {factor:.6g}"
+    # The fix goes on from the answer: both should be multiplied by the right factor.
+    fix = f"both by {factor:.6g}"
+    return answer, fix
 
 
-def list_wrong_tables(cos: Table, sin: Table) -> dict[str, tuple[Table, Table]]:
-    """Return the wrong tables that codes have in place of (cos, sin).
-
-    The key is the sentence that names the slip.
-    """
-    exchanged = {
-        "cos and sin are swapped": (sin, cos),
-        "cos and sin are negated": (-cos, -sin),
-        "cos is negated": (-cos, sin),
-        "sin holds cos": (cos, cos),
-        "cos holds sin": (sin, sin),
-        "sin has lost its sign": (cos, np.abs(sin)),
-        "cos has lost its sign": (np.abs(cos), sin),
-        "cos and sin have lost their signs": (np.abs(cos), np.abs(sin)),
-    }
-    return exchanged | dict(list_mixed_tables(cos, sin))
+def list_exchanged_tables(cos: Table, sin: Table) -> list[WrongTables]:
+    """Return tables that are in each other's place, or have wrong signs."""
+    order = "return cos, then sin"
+    signs = "check the signs"
+    abs_cos = np.abs(cos)
+    abs_sin = np.abs(sin)
+    return [
+        WrongTables("cos and sin are swapped", order, sin, cos),
+        WrongTables("cos and sin are negated", signs, -cos, -sin),
+        WrongTables("cos is negated", signs, -cos, sin),
+        WrongTables("sin holds cos", order, cos, cos),
+        WrongTables("cos holds sin", order, sin, sin),
+        WrongTables("sin has lost its sign", signs, cos, abs_sin),
+        WrongTables("cos has lost its sign", signs, abs_cos, sin),
+        WrongTables("cos and sin have lost their signs", signs, abs_cos, abs_sin),
+    ]
 
 
 def list_shifted_tables(
     expected: Expected, positions: Positions
-) -> Iterator[tuple[str, tuple[Table, Table]]]:
+) -> Iterator[WrongTables]:
     """Yield tables whose cos and sin belong to positions next to each other."""
+    fix = "take cos and sin of one angle"
     cos, sin = expected.rotation.tables(positions)
-    for words, shift in (("next", 1), ("previous", -1)):
+    for word, shift in (("next", 1), ("previous", -1)):
         other_cos, other_sin = expected.rotation.tables(positions + shift)
-        yield f"sin is that of the {words} position", (cos, other_sin)
-        yield f"cos is that of the {words} position", (other_cos, sin)
+        answer_of_sin = f"sin is that of the {word} position"
+        yield WrongTables(answer_of_sin, fix, cos, other_sin)
+        answer_of_cos = f"cos is that of the {word} position"
+        yield WrongTables(answer_of_cos, fix, other_cos, sin)
 
 
-def list_mixed_tables(
-    cos: Table,
-    sin: Table,
-) -> Iterator[tuple[str, tuple[Table, Table]]]:
-    """Yield the cos and sin that code gets if it reads one table of both in a wrong order.
+def list_mixed_tables(cos: Table, sin: Table) -> Iterator[WrongTables]:
+    """Yield what code reads from one table of cos and sin if it assumes a wrong order.
 
-    The columns of cos and sin alternate and the code cuts the table into halves, or they
-    are in halves and the code reads them alternately. Each is yielded with sin first, and
-    with cos first.
+    The columns of cos and sin alternate and the code cuts the table into halves, or
+    they are in halves and the code reads them alternately. Each is yielded with sin
+    first, and with cos first.
     """
-    for answer, (sin_as_read, cos_as_read) in misread_table("sin and cos", sin, cos):
-        yield answer, (cos_as_read, sin_as_read)
-    yield from misread_table("cos and sin", cos, sin)
+    fix = "write and read the table in one order"
+    for answer, sin_as_read, cos_as_read in misread_table("sin and cos", sin, cos):
+        yield WrongTables(answer, fix, cos_as_read, sin_as_read)
+    for answer, cos_as_read, sin_as_read in misread_table("cos and sin", cos, sin):
+        yield WrongTables(answer, fix, cos_as_read, sin_as_read)
 
 
 def misread_table(
-    names: str, left: Table, right: Table
-) -> Iterator[tuple[str, tuple[Table, Table]]]:
-    """Yield what code takes for the left and the right table after both were joined.
+    names: str, first: Table, second: Table
+) -> Iterator[tuple[str, Table, Table]]:
+    """Yield what code takes for two tables after both were joined into one.
 
-    ``names`` names the left and the right table in the answer, as "cos and sin".
+    Yields a sentence that names the mistake, what is taken for the first table, and
+    what is taken for the second.
+
+    ``names`` names both tables in the sentence, as "cos and sin".
     """
-    alternating = np.stack([left, right], axis=-1).reshape(len(left), -1)
-    left_half, right_half = np.split(alternating, 2, axis=1)
+    alternating = np.stack([first, second], axis=-1).reshape(len(first), -1)
+    first_half, second_half = np.split(alternating, 2, axis=1)
     yield (
         f"a table in which {names} alternate is cut into halves",
-        (left_half, right_half),
+        first_half,
+        second_half,
     )
 
-    in_halves = np.concatenate([left, right], axis=1)
+    in_halves = np.concatenate([first, second], axis=1)
     even_columns = in_halves[:, ::2]
     odd_columns = in_halves[:, 1::2]
     yield (
         f"a table of {names} in halves is read alternately",
-        (even_columns, odd_columns),
+        even_columns,
+        odd_columns,
     )
