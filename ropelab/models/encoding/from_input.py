@@ -31,8 +31,8 @@ class Forget(EncodingWrapper):
 
     f = sigmoid(w x + b) is the gate of a token in a head: a gate below 1 lowers the
     scores of all tokens before it. This is the Forgetting Transformer (FoX, Lin et al.
-    2025, arXiv:2503.02130), here around any encoding, without its output gate, norms
-    and shifted keys and values.
+    2025, arXiv:2503.02130), here around any encoding. The output gate of FoX, its norms
+    and its shifted keys and values are left out.
     """
 
     def __init__(self, inner: Encoding, width: int, heads: int) -> None:
@@ -117,7 +117,8 @@ class Path(Encoding):
 
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
         # The convolution needs w of earlier tokens, so w is stored as it is before the
-        # convolution. The paper changes cached keys instead.
+        # convolution. The paper stores other keys instead: each new token multiplies
+        # all keys in the cache by its matrix H.
         w = self.up(self.down(x))
         # [batch, heads, tokens, head_dim] and [batch, heads, tokens, 1]
         w_of_heads = w.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -189,19 +190,26 @@ class Path(Encoding):
             beta: [batch, heads, keys, 1].
             is_later: [queries, keys], True at keys after the query.
         """
-        # The rows of the matrix W are the vectors w of the tokens, and B is the diagonal
-        # matrix of their beta. The product of all H of the chunk, the last token first,
-        # is I - W^T M W with M = (I + L)^-1 B, where L is the part of B W W^T below the
-        # diagonal (the UT transform of the paper).
+        # The rows of the matrix W are the vectors w of the tokens of the chunk, and B
+        # is the diagonal matrix of their beta. L is the part of B W W^T below the
+        # diagonal. By the UT transform of the paper, the product of all H, the last
+        # token first, is
+        #     I - W^T M W  with  M = (I + L)^-1 B.
+        #
+        # Both results are q times this product, the scores also times the keys k:
+        #     scores = q k^T - (q W^T) M (W k^T)
+        #     multiplied q = q - (q W^T) M W
         #
         # For the score of query i and key j only the tokens from j + 1 to i count. So
-        # the left factor, q W^T, is 0 at tokens after the query, and the right factor,
-        # W k^T, is 0 at tokens up to the key.
+        # q W^T is set to 0 at tokens after the query, and W k^T at tokens up to the
+        # key.
         q_along_w = (q @ w.mT).masked_fill(is_later, 0.0)
         lower_triangle = (beta * (w @ w.mT)).tril(-1)
         w_along_k = (w @ k.mT).tril(-1)
-        # Both results need M times something: the scores M (W k^T), the queries M W. The
-        # system of equations is solved once, for both.
+
+        # M (W k^T) and M W are the solutions of two systems of equations with the same
+        # left side, I + L. They are solved as one system, whose right sides are beside
+        # each other.
         right_sides = beta * torch.cat((w_along_k, w), dim=-1)
         # `unitriangular` takes the diagonal as 1, which adds the identity I.
         solved = solve_triangular(
