@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ropelab.readers.families import CLASSES, read_table
 from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, require_whole
 
-# Facts by runtime, rotation and model type.
+# Facts by runtime, rotation and model type. The TOML file explains them.
 ROTATIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = read_table(
     "extra_rotations"
 )
@@ -45,9 +45,13 @@ def list_rotations(language_part: Mapping[str, Any]) -> list[str]:
 
 
 def find_text_type(language_part: Mapping[str, Any]) -> str:
-    """Return the model type of the language part."""
-    model_type = str(language_part.get("model_type"))
-    return str(CLASSES["texts"].get(model_type, model_type))
+    """Return the model type of the language part.
+
+    A file may name the type of the whole model there, such as gemma3. It is replaced by
+    the type of the language part that such a model has, gemma3_text.
+    """
+    named_type = str(language_part.get("model_type"))
+    return str(CLASSES["texts"].get(named_type, named_type))
 
 
 def read_rotation(
@@ -82,10 +86,10 @@ def make_spec(
 ) -> RopeSpec:
     """Return the spec of a rotation by its row in extra_rotations.toml."""
     spec = choose_frequencies(layers, facts.get("layer", ""))
-    key = facts.get("head", "index_head_dim")
+    key = facts.get("head_dim_key", "index_head_dim")
     width = language_part.get(key)
     if width is None:
-        width = facts.get("head_dim", 128)
+        width = facts.get("default_head_dim", 128)
     head_dim = require_whole(width, key)
     if head_dim < spec.rotary_dim:
         raise RefusedError(f"{key} is {head_dim}, below the {spec.rotary_dim} rotated")
@@ -95,9 +99,10 @@ def make_spec(
     if is_interleaved is not None:
         pairing = "interleaved" if is_interleaved else "half"
 
-    place = 0
-    if facts["place"] == "last":
-        place = head_dim - spec.rotary_dim
+    # The index of the first feature that rotates.
+    first_rotated = 0
+    if facts["rotated"] == "last":
+        first_rotated = head_dim - spec.rotary_dim
 
     # A factor on all scores of an indexer changes none of its choices.
     softmax_factor = 1.0 if name == INDEXER else spec.softmax_factor
@@ -105,7 +110,7 @@ def make_spec(
         spec,
         head_dim=head_dim,
         pairing=pairing,
-        place=place,
+        place=first_rotated,
         softmax_factor=softmax_factor,
     ).check()
 
