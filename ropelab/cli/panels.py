@@ -34,8 +34,8 @@ COMMON = "Most used"
 OTHERS = "Options"
 OUTPUT = "Output"
 RUNNING = "Running"
-# The panel of options that are other names of an option. It is not shown: help has the
-# other name beside the first one, and a shell completes both.
+# The panel of other names: options that only repeat an option under another name. It is
+# not shown: help has the other name beside the first one, and a shell completes both.
 UNLISTED = "Other names"
 # Panels of options, in the order of the help.
 OF_OPTIONS = ("Arguments", COMMON, OTHERS, *map(str, FieldGroup), OUTPUT, RUNNING)
@@ -110,8 +110,10 @@ class Command(TyperCommand):
                 if panel != UNLISTED:
                     panels[panel].append((name, text))
 
-        # A command that makes no run has few options. They are in one panel.
-        if not panels[RUNNING]:
+        # A command that makes no run has no options about running, and few others. Its
+        # options of output are listed among them, without a panel of their own.
+        makes_no_run = not panels[RUNNING]
+        if makes_no_run:
             panels[OTHERS] += panels.pop(OUTPUT)
         used_panels = {panel: records for panel, records in panels.items() if records}
         *_, last_panel = used_panels
