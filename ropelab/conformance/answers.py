@@ -130,12 +130,12 @@ def _check_memory(value: Any) -> None:
         )
 
 
-def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
+def name_parts(answer: Any, vector_names: list[str]) -> dict[str, Any]:
     """Return the parts of an answer by name.
 
     Tables are named `cos` and `sin`, or `table` for cos + i sin. Rotated vectors have
-    the names in ``vectors``, which are the parameters that were given vectors. If there
-    is a single parameter, its rotated vectors have the name "".
+    the names in ``vector_names``, which are the parameters that were given vectors. If
+    there is a single parameter, its rotated vectors have the name "".
     """
     if isinstance(answer, Mapping):
         parts = {str(name): part for name, part in answer.items()}
@@ -145,8 +145,8 @@ def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
 
     names = ["cos", "sin"]
     expected = "cos and sin"
-    if len(vectors) > 1:
-        names = vectors
+    if len(vector_names) > 1:
+        names = vector_names
         expected = "a rotation of each of them"
 
     # The fields of a named tuple may be in any order.
@@ -158,9 +158,9 @@ def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
             return dict(zip(names, answer, strict=True))
     elif np.iscomplexobj(to_numbers(answer)):
         return {"table": answer}
-    elif len(vectors) == 1:
+    elif len(vector_names) == 1:
         return {"": answer}
-    elif not vectors:
+    elif not vector_names:
         tables = split_real_table(to_numbers(answer))
         if tables is not None:
             return tables

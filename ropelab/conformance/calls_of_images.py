@@ -57,7 +57,8 @@ def find_grid(made: Any, spec: RopeSpec) -> GridCode | None:
     """
     if not spec.has_patches or not callable(made):
         return None
-    # The name of a parameter tells its role. Any other name has the role "".
+    # The name of a parameter tells its role. A name that is in neither table has the
+    # role "".
     roles = {}
     for name in list_required(list_parameters(made)):
         lower_name = name.lower()
@@ -112,7 +113,13 @@ def ask_grid(
     for part, array in parts.items():
         by_patch[part] = array.reshape(count, -1)
     by_patch = split_complex_table(by_patch)
-    return observe_axes(by_patch, set(by_patch), signs, spec, str(grid))
+    return observe_axes(
+        rows=by_patch,
+        parts=set(by_patch),
+        signs=signs,
+        spec=spec,
+        called=str(grid),
+    )
 
 
 def ask_with_pixels(
@@ -154,15 +161,15 @@ def call_grid(grid: GridCode, values: Mapping[str, Any]) -> dict[str, np.ndarray
     ``values``: what a parameter of each role is given.
     """
     arguments = {parameter: values[role] for parameter, role in grid.roles.items()}
-    vectors = [key for key, role in grid.roles.items() if role == "vectors"]
+    vector_names = [name for name, role in grid.roles.items() if role == "vectors"]
     answer = call(grid.function, arguments)
     is_array = hasattr(answer, "shape")
-    if is_array and not vectors and not np.iscomplexobj(to_numbers(answer)):
+    if is_array and not vector_names and not np.iscomplexobj(to_numbers(answer)):
         # One real array can only be the angles.
         angles = to_numbers(answer)
         return {"cos": np.cos(angles), "sin": np.sin(angles)}
 
     parts = {}
-    for name, part in name_parts(answer, vectors).items():
+    for name, part in name_parts(answer, vector_names).items():
         parts[name] = to_numbers(part)
     return parts

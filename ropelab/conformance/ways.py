@@ -76,8 +76,8 @@ class Way:
         return call
 
     @property
-    def vectors(self) -> list[str]:
-        """The parameters that are given vectors."""
+    def vector_names(self) -> list[str]:
+        """The names of the parameters that are given vectors."""
         return [name for name, role in self.roles.items() if role == "vectors"]
 
     @property
@@ -158,7 +158,7 @@ class Way:
         if whole and not isinstance(answer, Mapping | tuple | list):
             parts = {"table": answer}
         else:
-            parts = name_parts(answer, self.vectors)
+            parts = name_parts(answer, self.vector_names)
         if not self._gives_whole_tables(parts):
             return parts
 
