@@ -111,8 +111,8 @@ def do_sections_fit(sections: list[Any], pairs: int) -> bool:
 
 
 def is_encoder(config: Mapping[str, Any]) -> bool:
-    """Return True for a file of an encoder of images without a language model, whose
-    class was read.
+    """Return True for a file of an encoder of images without a language model, if
+    ropelab knows how its class rotates.
     """
     if {VISION_CONFIG, "vocab_size", MAXIMUM} & config.keys():
         return False
@@ -136,7 +136,7 @@ def find_vision(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | No
 
 
 def read_vision(config: Mapping[str, Any]) -> RopeSpec | None:
-    """Return the rotation of a file's encoder of images, if its class was looked at.
+    """Return the rotation of a file's encoder of images, if ropelab knows its class.
 
     Lengths are counted in patches along an axis. The result is also None if the values
     of the file give no rotation.

@@ -47,14 +47,16 @@ IMAGE_KEYS = ("patch_size", "image_size", "patch_embed")
 ENCODING_NAMES = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}
 # Facts about GGUF files: architectures, and the numbers of the types of values.
 GGUF = read_table("names")["gguf"]
-# GGUF files that are read beside a model, by their general.type.
+# Kinds of GGUF files that are not models, by their general.type. The error begins with
+# "is no model but", so that "one" stands for a model.
 OTHER_KINDS = {
     "adapter": "an adapter for one, which has no rotation of its own",
     "imatrix": "weights by which one is quantized",
     "mmproj": "an encoder beside one",
 }
-# Architectures of llama.cpp whose layers rotate nothing, and whose layers rotate.
+# Architectures whose layers rotate nothing in llama.cpp.
 UNROTATED_ARCHITECTURES = frozenset(GGUF["unrotated"].split())
+# Architectures whose layers rotate in llama.cpp. An audit warns of all others.
 ROTATED_ARCHITECTURES = frozenset(GGUF["rotated"].split())
 
 
@@ -83,7 +85,8 @@ def load(source: str, images: bool = False) -> Document:
 
     Args:
         source: the path of the file or folder, or `-` for standard input.
-        images: True to accept an encoder of images by itself, too, if its class was read.
+        images: True to accept an encoder of images by itself, too, if ropelab knows how
+            its class rotates.
     """
     if source == "-":
         raw = sys.stdin.buffer.read(MOST_BYTES + 1)
@@ -149,7 +152,8 @@ def parse_document(name: str, raw: bytes, images: bool = False) -> Document:
     Args:
         name: the name of the file, for errors.
         raw: the text, in UTF-8, UTF-16 or UTF-32.
-        images: True to accept an encoder of images by itself, too, if its class was read.
+        images: True to accept an encoder of images by itself, too, if ropelab knows how
+            its class rotates.
     """
     # `Infinity` is allowed: transformers writes it where there is no limit (Nemotron's
     # time_step_limit).
@@ -158,6 +162,8 @@ def parse_document(name: str, raw: bytes, images: bool = False) -> Document:
     encoding = ENCODING_NAMES.get(detected, detected.upper())
     repeated = tuple(find_repeated_keys(raw))
 
+    # The config.json of some models that rotate nothing has the two keys by which a
+    # params.json is known, as that of DistilBERT.
     is_unrotated = str(config.get("model_type")) in UNROTATED_TYPES
     if is_params(config) and not is_unrotated:
         if META_KEYS & config.keys():
@@ -209,6 +215,7 @@ def check_has_positions(name: str, config: Mapping[str, Any]) -> None:
     names_rotation = "rope" in paths or "rotary" in paths
     if not has_size or not (MAXIMUM in language_part or names_rotation):
         model_type = language_part.get("model_type")
+        # Of a class that was not read, ropelab does not know whether it rotates.
         unread = (
             f"; the class of '{shorten_value(model_type)}' was not read"
             if model_type
@@ -241,6 +248,7 @@ def refuse_images(
         return
     advice = "a file with a language model is read"
     if is_encoder(config):
+        # `check` and `vectors` are commands of ropelab.
         advice = "no runtimes are compared; check and vectors read it"
     model_type = shorten_value(language_part.get("model_type", ""))
     raise InputError(
@@ -253,9 +261,14 @@ def load_gguf(path: Path) -> Document:
     """Return the header of a GGUF file, without the architecture before its keys.
 
     The key `llama.rope.freq_base` becomes `rope.freq_base`, and the architecture the
-    model_type. Tensors become lists. InputError: the file has no rotary positions or no
-    tensors, is not the first of its model or lacks the others, or llama.cpp refuses the
-    type of a key.
+    model_type. Tensors become lists.
+
+    InputError is raised if
+
+    - the file has no rotary positions, or no tensors
+    - the model is in several files, and this file is not the first of them, or another
+      one is missing
+    - llama.cpp refuses the type of a key.
     """
     header = read_model(path)
     content_type = header.fields.get("general.type", "model")
@@ -300,8 +313,8 @@ def check_gguf_types(
     Args:
         name: the name of the file, for the error.
         prefix: the architecture with a dot, which begins the keys.
-        types: for each key the number of its type in the file; for an array, the number
-            of arrays and the number of its elements' type.
+        types: for each key the number of its type in the file. For an array these are
+            two numbers: `ARRAY`, and the number of the type of its elements.
     """
     per_layer_key = PER_LAYER.removeprefix(".")
     for type_name, keys in GGUF["types"].items():
