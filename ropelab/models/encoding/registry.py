@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
 
 # This is added to the seed of a model to make the seed of its encoding, so that model
-# and encoding draw different numbers. torch uses the lowest 32 bits of a seed.
+# and encoding draw different numbers. torch uses the lowest 32 bits of a seed: models
+# have the seeds below 2**31 (LARGEST_SEED), and encodings the seeds from 2**31 on.
 RANDOM_STREAM = 2**31
 
 
@@ -53,7 +54,9 @@ class EncodingRecord:
     family: str
     options: Mapping[str, Any] = field(default_factory=dict)
     per_layer: bool = False
+    # A formula for the number of weights that it adds, as "trained_len * width".
     parameters: str = "0"
+    # What the paper says about positions beyond the trained length.
     claim: str = "none"
     further: bool = False
 
@@ -87,8 +90,8 @@ def find_record(name: str, *groups: str) -> EncodingRecord:
         return ENCODINGS[name]
     is_composed = "(" in name
     if is_composed:
-        # The layers of a composed encoding may differ.
         source = "composed of encodings by name"
+        # A composed encoding may have another family in each layer.
         return EncodingRecord(label=name, source=source, family="by layer")
 
     own_class = _find_own_class(name)
