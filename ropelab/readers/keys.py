@@ -49,7 +49,7 @@ def explain_key(path: str) -> str:
 
 @lru_cache(maxsize=4096)
 def find_misspelt_key(name: str) -> str:
-    """Return the known key that a reader would take a name for.
+    """Return the known key that a wrongly spelt name stands for.
 
     Such a name differs from the key in blanks, case, dashes or letters of another
     alphabet. The name of a block may differ in any letter. The result is empty for a
