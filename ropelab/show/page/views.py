@@ -1,4 +1,5 @@
-"""Tables for the script of the page: the kind of each column, and the first view.
+"""Describe tables for the JavaScript of the page of runs: the kind of each column, and
+the first view.
 
 A view is a way to draw a table. It says which column is along the axis, which column is
 drawn, and which column makes the lines: one line for each of its values. The view follows
@@ -197,7 +198,8 @@ def _select_rows(
     keys: Sequence[str],
     repeats: Sequence[str],
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Choose values of keys such that each point of the view has rows of one kind alone.
+    """Choose values of keys such that the rows at one point of the view have the same
+    values of all keys.
 
     Returns the values by key, and the rows that have these values.
     """
@@ -236,7 +238,7 @@ def describe_table(name: str, table: pd.DataFrame) -> dict[str, Any]:
 
     return {
         "name": name,
-        "title": _write_words(name),
+        "title": _spell_name(name),
         "rows": len(table),
         "columns": [
             _describe_column(table[name], kind) for name, kind in kinds.items()
@@ -281,6 +283,7 @@ def _shorten_number(value: float) -> float | str | None:
 
 
 def _write_word(value: object) -> str:
+    """Return a value of a column of words as the page shows it."""
     if pd.api.types.is_bool(value):
         return "yes" if value else "no"
     return str(value)
@@ -294,15 +297,16 @@ def write_title(column: str) -> str:
     """
     unit = find_unit(column)
     if not unit:
-        return WORDS.get(column) or _write_words(column)
+        return WORDS.get(column) or _spell_name(column)
 
     unit_words = unit.replace("_", " ")
     name = column.removesuffix(unit).rstrip("_")
-    words = WORDS.get(name) or _write_words(name)
+    words = WORDS.get(name) or _spell_name(name)
     if not words:
         return unit_words
     return f"{words} ({unit_words})"
 
 
-def _write_words(name: str) -> str:
+def _spell_name(name: str) -> str:
+    """Return the name of a table or a column as words."""
     return " ".join(WORDS.get(word, word) for word in name.split("_"))
