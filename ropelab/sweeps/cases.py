@@ -77,6 +77,8 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
             # The result is not used. The call raises an error if an input file is
             # missing.
             plan.config.inputs()
+        # Plans are equal if their experiments and configs are: all labels compare
+        # equal, also those of different cases.
         first = number_of_plan.setdefault(plan, number)
         if first != number:
             raise InputError(f"{path}: case {number} is the same run as case {first}")
