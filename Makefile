@@ -6,10 +6,7 @@ READY := $(VENV)/.ready
 TORCH := torch==2.13.0
 # Tests are spread over a process per core, each with one thread. Bytecode is kept, or each
 # process compiles three hundred files of tests anew, which takes 7 s.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --dist loadfile --no-loadscope-reorder -rs
-A_CORE_EACH := --numprocesses auto --maxprocesses 8
-# Tests that start processes wait for them, and leave their core to one more worker.
-AND_ONE_MORE = --numprocesses $$($(BIN)/python -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 
 .PHONY: all-figures reference reference-models smollm2 second-corpus docs lock test test-all suite suite-all suite-ray stress golden lint bench oracles compatibility doctor lowest wheel dist clean clean-results help
 
@@ -40,10 +37,10 @@ test-all: $(READY)     ## the same, and what trains, starts processes, kills, wa
 	@$(MAKE) --no-print-directory --jobs=3 lint suite-all suite-ray
 
 suite: $(READY)        ## the tests of `make test` alone
-	$(PYTEST) $(A_CORE_EACH)
+	$(PYTEST)
 
 suite-all: $(READY)    ## the tests of `make test-all` alone, without Ray's
-	$(PYTEST) $(AND_ONE_MORE) -m 'not (ray or stress)'
+	$(PYTEST) -m 'not (ray or stress)'
 
 # A cluster of Ray waits for its own processes most of the time, so it has no core of its own.
 suite-ray: $(READY)    ## the tests that start Ray

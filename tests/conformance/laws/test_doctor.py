@@ -133,7 +133,7 @@ class Clamped(Own):
 @pytest.mark.parametrize(("code", "verdict"), [(Own, "holds"), (Clamped, "broken")])
 def test_code_is_asked_compiled_too(code, verdict, monkeypatch):
     # Two kernels are compiled; processes for many of them would each import torch.
-    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
     trials = ropelab.doctor(code(), compiled=True).tables["trials"]
     (row,) = trials[trials["trial"] == "torch.compile"].to_dict("records")
     assert row["verdict"] == verdict
