@@ -1,5 +1,7 @@
 """TensorRT-LLM, which reads config.json for one layer type, loaded by transformers.
 
+A few of its classes make tables for each layer type.
+
 Read from RopeParams.from_config in tensorrt_llm/_torch/attention_backend/interface.py, in a
 copy of 2026 whose release is not known.
 
@@ -7,6 +9,7 @@ copy of 2026 whose release is not known.
 reads a key beside the block of the scaling.
 """
 
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ropelab.readers import reader, scaling_types
@@ -22,6 +25,17 @@ from ropelab.readers.spec import (
 from ropelab.readers.trace import MAXIMUM, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
 
+# The scalings of the classes that make their tables themselves, by layer type, and the
+# keys of a block that they pass over (modeling_gemma4.py, modeling_laguna.py).
+_GEMMA_4 = {"full_attention": {"proportional"}, "sliding_attention": {"unscaled"}}
+_LAGUNA = {layer: {"unscaled", "pi", "yarn"} for layer in _GEMMA_4}
+OWN_METHODS = {
+    "gemma4_text": _GEMMA_4,
+    "gemma4_unified_text": _GEMMA_4,
+    "laguna": _LAGUNA,
+}
+PASSED_OVER = ("mscale", "mscale_all_dim", "truncate")
+
 
 class TensorRt(Reader):
     """TensorRT-LLM, its PyTorch path."""
@@ -30,6 +44,10 @@ class TensorRt(Reader):
     usual_factor = 1.0
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        own_methods = OWN_METHODS.get(trace.family.name)
+        if own_methods and has_each_block(trace, own_methods):
+            return read_own_tables(trace, own_methods)
+
         specs = super().read(trace)
         if not trace.family.local_base_key:
             return specs
@@ -85,6 +103,35 @@ class TensorRt(Reader):
 
         share = trace.get("rotary_pct") or settings.read("partial_rotary_factor") or 1.0
         return reader.compute_rotated_width(head_dim, require_number(share, "share"))
+
+
+def has_each_block(trace: Trace, layers: Iterable[str]) -> bool:
+    """Return True if the file has a dict of settings for each of these layer types."""
+    block = trace.block("rope_parameters") or {}
+    return all(isinstance(block.get(layer), Mapping) for layer in layers)
+
+
+def read_own_tables(
+    trace: Trace, own_methods: Mapping[str, Collection[str]]
+) -> dict[str, RopeSpec]:
+    """Return the rotations of a class that makes its tables itself.
+
+    It takes the settings that transformers loads for each layer type.
+
+    Args:
+        trace: the file.
+        own_methods: the scalings that the class has, by layer type.
+    """
+    specs = Transformers5().read(trace)
+    block = trace.block("rope_parameters") or {}
+    for layer, spec in specs.items():
+        method = spec.method.partition("(")[0]
+        is_passed_over = any(key in block[layer] for key in PASSED_OVER)
+        if method not in own_methods[layer] or is_passed_over:
+            raise NotModelledError(
+                f"'{trace.family.name}' with a scaling that its class there passes over"
+            )
+    return specs
 
 
 @scaling_types.scaling_type("tensorrt-llm", "longrope", "su")

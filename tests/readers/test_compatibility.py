@@ -407,6 +407,108 @@ def test_parts_that_nobody_looked_at_are_marked(
     assert read_columns(*columns)[model] == cells
 
 
+GEMMA_4_BLOCK = {
+    "full_attention": {
+        "rope_type": "proportional",
+        "rope_theta": 1e6,
+        "partial_rotary_factor": 0.25,
+    },
+    "sliding_attention": {"rope_type": "default", "rope_theta": 20000.0},
+}
+LAGUNA_BLOCK = {
+    "full_attention": {
+        "rope_type": "yarn",
+        "rope_theta": 500000.0,
+        "factor": 32.0,
+        "attention_factor": 1.0,
+        "original_max_position_embeddings": 4096,
+        "partial_rotary_factor": 0.5,
+    },
+    "sliding_attention": {"rope_type": "default", "rope_theta": 20000.0},
+}
+
+
+def read_in_tensorrt(
+    model_type: str, architecture: str, block: dict[str, dict[str, object]]
+) -> registry.Reading:
+    """Return a model with a window in three of four layers as TensorRT-LLM reads it."""
+    config: dict[str, object] = {
+        **LLAMA,
+        "model_type": model_type,
+        "architectures": [architecture],
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+        "rope_parameters": block,
+    }
+    del config["rope_theta"]
+    return registry.read(registry.RUNTIMES["tensorrt-llm"], config)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "architecture", "block", "full_rotation"),
+    [
+        (
+            "gemma4_text",
+            "Gemma4ForCausalLM",
+            GEMMA_4_BLOCK,
+            ("proportional", 1e6, 512, 512, 1.0),
+        ),
+        (
+            "laguna",
+            "LagunaForCausalLM",
+            LAGUNA_BLOCK,
+            ("yarn", 500000.0, 128, 256, 1.0),
+        ),
+    ],
+)
+def test_tensorrt_has_tables_for_each_layer_type_in_classes_that_make_them(
+    model_type: str,
+    architecture: str,
+    block: dict[str, dict[str, object]],
+    full_rotation: tuple[object, ...],
+) -> None:
+    layers = read_in_tensorrt(model_type, architecture, block).layers
+    rotations = {}
+    for name, spec in layers.items():
+        method = spec.method.partition("(")[0]
+        sizes = (spec.rotary_dim, spec.head_dim)
+        rotations[name] = (method, spec.base, *sizes, spec.attention_factor)
+    assert rotations == {
+        "full_attention": full_rotation,
+        "sliding_attention": ("unscaled", 20000.0, 256, 256, 1.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("model_type", "architecture", "full"),
+    [
+        ("gemma4_text", "Gemma4ForCausalLM", {"rope_type": "yarn", "factor": 4.0}),
+        ("laguna", "LagunaForCausalLM", {"rope_type": "dynamic", "factor": 4.0}),
+        (
+            "laguna",
+            "LagunaForCausalLM",
+            {"rope_type": "yarn", "factor": 4.0, "truncate": False},
+        ),
+    ],
+)
+def test_tensorrts_own_tables_pass_over_other_scalings(
+    model_type: str, architecture: str, full: dict[str, object]
+) -> None:
+    block = {
+        **LAGUNA_BLOCK,
+        "full_attention": {
+            "rope_theta": 1e6,
+            "original_max_position_embeddings": 4096,
+            **full,
+        },
+    }
+    reading = read_in_tensorrt(model_type, architecture, block)
+    assert reading.outcome == "not modelled"
+    assert "passes over" in reading.problem
+
+
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_tensorrt_has_gemma_3s_base_of_layers_with_a_window(is_nested: bool) -> None:
     full = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
