@@ -211,9 +211,8 @@ def check_has_positions(name: str, config: Mapping[str, Any]) -> None:
     if language_part.get("model_type") in ROTATED_TYPES:
         return
     has_size = any(key in language_part for key in SIZE_KEYS)
-    paths = " ".join(list_rope_paths(language_part))
-    names_rotation = "rope" in paths or "rotary" in paths
-    if not has_size or not (MAXIMUM in language_part or names_rotation):
+    has_length = MAXIMUM in language_part
+    if not has_size or not (has_length or names_rotation(language_part)):
         model_type = language_part.get("model_type")
         # Of a class that was not read, ropelab does not know whether it rotates.
         unread = (
@@ -221,7 +220,32 @@ def check_has_positions(name: str, config: Mapping[str, Any]) -> None:
             if model_type
             else ""
         )
+        other_part = find_other_part(config)
+        if other_part:
+            raise InputError(
+                f"{name} has keys about rotation in {other_part} alone, a part that is"
+                f" not known for a language model{unread}"
+            )
         raise InputError(f"{name} has no keys of a model with rotary positions{unread}")
+
+
+def names_rotation(part: Mapping[str, Any]) -> bool:
+    """Return True if a key of a part of a configuration names a rotation."""
+    paths = " ".join(list_rope_paths(part))
+    return "rope" in paths or "rotary" in paths
+
+
+def find_other_part(config: Mapping[str, Any]) -> str:
+    """Return the path of the first part with keys about rotation, where a configuration
+    has its language model under no key that is known; empty: there is none.
+    """
+    for name, part in config.items():
+        if not isinstance(part, Mapping):
+            continue
+        prefix, inner_part = find_language_part(part)
+        if names_rotation(inner_part):
+            return shorten_value(f"{name}.{prefix}".rstrip("."))
+    return ""
 
 
 def refuse_images(

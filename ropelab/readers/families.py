@@ -50,6 +50,8 @@ TYPE_COPIES = frozenset(_TYPES["copies_type"]["types"].split())
 FLAT_ARCHITECTURES: dict[str, list[str]] = _TYPES["read_flat"]
 # The value of position_embedding_type that a class assumes where the file has none.
 _ASSUMED_EMBEDDING: dict[str, str] = _TYPES["asks_for_rope"]
+# The value of position_embeddings_type, with an s, that a class of speech assumes.
+_ASSUMED_SPEECH_EMBEDDING: dict[str, str] = _TYPES["asks_for_rotary"]
 # Words on the runtimes that assume a rotation if the file has no such key, by model
 # type.
 _ROTATED_WITHOUT_KEY: dict[str, str] = _TYPES["rotated_without_key"]
@@ -195,6 +197,13 @@ def explain_unrotated(language_part: Mapping[str, Any]) -> str:
         if not stated_embedding and model_type in _ROTATED_WITHOUT_KEY:
             reason = f"{reason} {_ROTATED_WITHOUT_KEY[model_type]}"
         return reason
+
+    if model_type in _ASSUMED_SPEECH_EMBEDDING:
+        usual = _ASSUMED_SPEECH_EMBEDDING[model_type]
+        kind = language_part.get("position_embeddings_type", usual)
+        word = "null" if kind is None else f"'{str(kind)[:40]}'"
+        if kind != "rotary":
+            return f"position_embeddings_type is {word}"
 
     if model_type == "olmo_hybrid" and has_null_base(language_part):
         return "rope_theta is null"

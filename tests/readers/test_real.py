@@ -251,6 +251,9 @@ def test_files_that_no_reader_computes_are_refused(path: Path) -> None:
         {"model_type": "my-own", "position_embedding_type": "learned", "head_dim": 64},
         {"model_type": "falcon", "alibi": True, "head_dim": 64},
         {"model_type": "zamba2", "attention_head_dim": 160, "rope_theta": 10000},
+        {"model_type": "wav2vec2-bert", "rotary_embedding_base": 10000},
+        {"model_type": "wav2vec2-conformer", "position_embeddings_type": None},
+        {"model_type": "seamless_m4t", "position_embeddings_type": "relative"},
     ],
 )
 def test_models_without_rotary_positions_are_said_to_have_none(
@@ -261,6 +264,34 @@ def test_models_without_rotary_positions_are_said_to_have_none(
     )
     with pytest.raises(InputError, match="has no rotary positions"):
         parse_document("a file", content.encode())
+
+
+def test_speech_encoders_rotate_where_the_file_says_so() -> None:
+    config = {**SIZES, "position_embeddings_type": "rotary"}
+    for kind in ("wav2vec2-bert", "wav2vec2-conformer"):
+        with pytest.raises(InputError, match="rotates by numbers in its code"):
+            registry.read_main_rotation(
+                "a file", from_json_of({**config, "model_type": kind})
+            )
+
+
+@pytest.mark.parametrize(
+    ("inner", "message"),
+    [
+        (
+            {"text_config": {"rope_theta": 5e6}},
+            "about rotation in vlm_config.text_config alone",
+        ),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "about rotation in vlm_config alone"),
+        ({"hidden_size": 64}, "has no keys of a model with rotary positions"),
+    ],
+)
+def test_a_part_of_an_unknown_model_is_named_if_it_has_the_keys(
+    inner: dict[str, Any], message: str
+) -> None:
+    config = {"model_type": "my-own", "vlm_config": inner}
+    with pytest.raises(InputError, match=message):
+        from_json_of(config)
 
 
 SIZES = {
