@@ -23,6 +23,7 @@ from ropelab.conformance.angles import (
     explain_clamp,
     explain_more_positions,
     explain_period,
+    explain_products,
     explain_steps,
     name_shifted_pairs,
     wrap_angles,
@@ -146,7 +147,11 @@ def explain_numbers(
     # the faults of angles below are not looked for.
     fault = explain_uneven_gain(observed)
     if fault:
-        return explain_sine(observed, expected) or fault
+        return (
+            explain_sine(observed, expected)
+            or explain_products(observed, expected)
+            or fault
+        )
 
     # Rounding to a small format, where it fits, explains frequencies that are off.
     is_rounded = False
@@ -163,8 +168,11 @@ def explain_numbers(
         if not fault:
             fault = explain_frequencies(observed, expected)
             if fault and UNEXPLAINED in fault[0]:
-                sine = explain_sine(observed, expected, LEAST_OF_SLOW_PAIRS)
-                fault = sine or fault
+                fault = (
+                    explain_products(observed, expected)
+                    or explain_sine(observed, expected, LEAST_OF_SLOW_PAIRS)
+                    or fault
+                )
     return fault or explain_gain(observed.gain, expected.spec)
 
 
@@ -251,6 +259,12 @@ def name_stage(
 
     ``differences``: the observed angles less the right angles.
     """
+    # Its errors grow with the position, as those of a wrong 2 pi do, so that it is tried
+    # before.
+    products = explain_products(observed, expected)
+    if products:
+        return products
+
     nearest = rows[0]["cast"]
     distances = {row["cast"]: row["mean_difference"] for row in rows}
     # A rounding explains the tables if it brings them twice as near.

@@ -793,6 +793,34 @@ def test_a_sine_that_loses_angles_only_now_and_then_is_named() -> None:
     assert "2 pi in two terms of 24 bits" in done.answer
 
 
+def in_turns(angles: np.ndarray) -> Any:
+    turns = angles.astype(np.float32) * np.float32(1 / math.tau)
+    left = (turns - np.floor(turns)) * np.float32(math.tau)
+    return np.cos(left), np.sin(left)
+
+
+def test_a_sine_whose_argument_is_counted_in_turns_is_named() -> None:
+    done = checked(MILLION, rotating(ladder(), tables=in_turns))
+    assert done.wrong
+    assert "held in turns" in done.answer
+
+
+def test_rotations_that_are_multiplied_from_token_to_token_are_named() -> None:
+    """Sixteen features a head, since each pair needs its product for every token."""
+    config = {**MILLION, "hidden_size": 128}
+
+    def tables(positions: np.ndarray) -> Any:
+        powers = np.empty((int(positions.max()) + 1, 8), np.complex64)
+        powers[0] = 1
+        powers[1:] = np.exp(1j * ladder(width=16))
+        table = np.cumprod(powers, axis=0)[positions]
+        return table.real, table.imag
+
+    done = checked(config, tables)
+    assert done.wrong
+    assert "multiplied in float32 from token to token" in done.answer
+
+
 def test_a_sine_that_loses_less_than_the_tolerance_is_named_and_right() -> None:
     done = checked(PLAIN, rotating(ladder(), tables=one_term))
     assert not done.wrong
