@@ -793,6 +793,40 @@ def test_a_sine_that_loses_angles_only_now_and_then_is_named() -> None:
     assert "2 pi in two terms of 24 bits" in done.answer
 
 
+def in_fixed_point(steps: float) -> Callable[[np.ndarray], Any]:
+    return lambda a: (
+        np.rint(np.cos(a) * steps) / steps,
+        np.rint(np.sin(a) * steps) / steps,
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "base"),
+    [(127, 5e5), (127.5, 5e5), (128, 5e5), (2**14, 2.8e9), (2**15 - 1, 2.8e9)],
+)
+def test_a_table_in_fixed_point_is_right_within_the_tolerance(
+    steps: float, base: float
+) -> None:
+    """Of a large base the slowest pairs turn by few steps in the whole context."""
+    config = {**MILLION, "rope_theta": base}
+    done = checked(config, rotating(ladder(base), tables=in_fixed_point(steps)))
+    assert not done.wrong, done.answer
+
+
+@pytest.mark.parametrize("steps", [8, 32, 63])
+def test_a_table_in_fixed_point_of_few_bits_is_named(steps: float) -> None:
+    done = checked(PLAIN, rotating(ladder(), tables=in_fixed_point(steps)))
+    assert done.wrong
+    assert f"steps of 1 / {steps}" in done.answer
+
+
+def test_fixed_point_hides_no_other_frequencies() -> None:
+    code = rotating(ladder(1e4), tables=in_fixed_point(127))
+    done = checked(PLAIN, code)
+    assert done.wrong
+    assert "base 10000 instead of 500000" in done.answer
+
+
 def in_turns(angles: np.ndarray) -> Any:
     turns = angles.astype(np.float32) * np.float32(1 / math.tau)
     left = (turns - np.floor(turns)) * np.float32(math.tau)
