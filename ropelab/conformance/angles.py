@@ -7,6 +7,7 @@ are explained here.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -67,6 +68,8 @@ NEAR_POSITION = 256
 # Only positions below this position are compared with sums of frequencies, which need an
 # entry for each token.
 LONGEST_SUM = 2**18
+# Products of rotations are computed for each token up to this one.
+LONGEST_PRODUCT = 2**21
 # Sums of at most this many tokens are too near to products to tell the two apart.
 SHORTEST_SUM = 1000
 
@@ -118,6 +121,9 @@ def explain_more_positions(
         right = expected.inv_freq * positions[:, None]
         differences = np.arctan2(observed.sin, observed.cos) - right
         largest = max(tolerance, TABLE_ERROR)
+        products = explain_products(observed, expected)
+        if products:
+            return products
         period = explain_period(differences, observed, expected, largest)
         if period:
             return f"{LARGE_ARGUMENTS} ({period})", REDUCE_ANGLES
@@ -229,7 +235,25 @@ def name_reduction(errors: Angles, angles: Angles) -> str:
             # left.
             if np.abs(errors - lost).max() < largest / 4:
                 return words
+    for lost in list_losses_in_turns(angles):
+        if np.abs(wrap_angles(errors - lost)).max() < largest / 4:
+            return "angles are held in turns, as float32 numbers"
     return ""
+
+
+def list_losses_in_turns(angles: Angles) -> Iterator[Angles]:
+    """Yield the errors of float32 angles that are counted in turns, as GPUs do.
+
+    The number of turns is rounded to float32. It is a product with 1 / 2 pi as a float32
+    number, a quotient by 2 pi as one, or exact until it is rounded.
+    """
+    stored = angles.astype(np.float32)
+    for turns in (
+        stored * np.float32(1 / math.tau),
+        stored / np.float32(math.tau),
+        (stored.astype(np.float64) / math.tau).astype(np.float32),
+    ):
+        yield wrap_angles(turns.astype(np.float64) * math.tau - stored)
 
 
 def explain_steps(observed: Observed, expected: Expected) -> Fault | None:
@@ -346,6 +370,39 @@ def are_angles_accumulated(
     angles = np.arctan2(observed.sin, observed.cos)[is_near]
     errors = wrap_angles(angles - sums_by_position[positions])
     return bool(np.abs(errors).max() <= tolerance)
+
+
+def explain_products(observed: Observed, expected: Expected) -> Fault | None:
+    """Name rotations that are made by multiplying that of one token, token by token.
+
+    Each product is rounded to float32, so that angles and lengths drift.
+    """
+    positions = observed.positions
+    last = int(positions.max())
+    if not SHORTEST_SUM < last < LONGEST_PRODUCT:
+        return None
+    if observed.cos.shape[1] != len(expected.inv_freq):
+        return None
+    # One pair after the other, since all together would take gigabytes.
+    largest_error = 0.0
+    largest_difference = 0.0
+    for pair, frequency in enumerate(expected.inv_freq):
+        powers = np.full(last + 1, np.exp(1j * frequency), np.complex64)
+        powers[0] = 1
+        powers = np.cumprod(powers)
+        seen = observed.cos[:, pair] + 1j * observed.sin[:, pair]
+        seen = seen / expected.spec.attention_factor
+        error = float(np.abs(seen - np.exp(1j * frequency * positions)).max())
+        difference = float(np.abs(seen - powers[positions]).max())
+        # NaN compares False, so that it explains nothing.
+        if not difference < TABLE_ERROR:
+            return None
+        largest_error = max(largest_error, error)
+        largest_difference = max(largest_difference, difference)
+    if largest_difference >= largest_error / 4:
+        return None
+    answer = "the rotation of one token is multiplied in float32 from token to token"
+    return answer, "cos and sin of position * inv_freq"
 
 
 def are_angles_multiplied(

@@ -23,6 +23,7 @@ from ropelab.conformance.angles import (
     explain_clamp,
     explain_more_positions,
     explain_period,
+    explain_products,
     explain_steps,
     name_shifted_pairs,
     wrap_angles,
@@ -46,7 +47,11 @@ from ropelab.conformance.observation import (
 )
 from ropelab.conformance.positions import explain_positions
 from ropelab.conformance.rotations import NOT_FINITE
-from ropelab.conformance.sines import LEAST_OF_SLOW_PAIRS, explain_sine
+from ropelab.conformance.sines import (
+    LEAST_OF_SLOW_PAIRS,
+    explain_sine,
+    find_table_steps,
+)
 from ropelab.conformance.usual import HALF_FORMATS
 from ropelab.conformance.wrong_tables import explain_tables
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -103,7 +108,7 @@ def judge(observed: Observed, expected: Expected, tolerance: float) -> Check:
     rows = []
     if observed.cos.shape == right_cos.shape:
         rows = compare_casts(observed, expected)
-    fault = explain_numbers(observed, expected, rows)
+    fault = explain_numbers(observed, expected, rows, tolerance)
     if fault:
         answer, fix = fault
         return Check(answer, wrong=True, fix=fix, rows={"casts": rows})
@@ -140,13 +145,25 @@ def explain_numbers(
     observed: Observed,
     expected: Expected,
     rows: list[dict[str, Any]],
+    tolerance: float,
 ) -> Fault | None:
-    """Name faults of factors and frequencies; ``rows``: the rows of `compare_casts`."""
+    """Name faults of factors and frequencies.
+
+    Args:
+        observed: what a code computes.
+        expected: what it should compute.
+        rows: the rows of `compare_casts`.
+        tolerance: radians by which an angle may be off beyond what float32 loses.
+    """
     # If factors differ from entry to entry, angles cannot be read off the tables, and
     # the faults of angles below are not looked for.
     fault = explain_uneven_gain(observed)
     if fault:
-        return explain_sine(observed, expected) or fault
+        return (
+            explain_sine(observed, expected)
+            or explain_products(observed, expected)
+            or fault
+        )
 
     # Rounding to a small format, where it fits, explains frequencies that are off.
     is_rounded = False
@@ -154,7 +171,16 @@ def explain_numbers(
         nearest = rows[0]
         fits = nearest["mean_difference"] < FIT_TOLERANCE
         is_rounded = fits and nearest["cast"] != "float32"
-    if not is_rounded:
+    # Slow pairs of a rounded table seem to have other frequencies, though their angles are
+    # hardly off.
+    is_within = are_angles_within(observed, expected, tolerance)
+    steps = 0.0 if is_rounded or not rows else find_table_steps(observed, expected)
+    if steps and not is_within:
+        answer = (
+            f"cos and sin come in steps of 1 / {steps:g}, as numbers of few bits do"
+        )
+        return answer, "keep cos and sin in 16 bits or more"
+    if not is_rounded and not steps:
         fault = (
             explain_steps(observed, expected)
             or explain_clamp(observed, expected)
@@ -163,9 +189,23 @@ def explain_numbers(
         if not fault:
             fault = explain_frequencies(observed, expected)
             if fault and UNEXPLAINED in fault[0]:
-                sine = explain_sine(observed, expected, LEAST_OF_SLOW_PAIRS)
-                fault = sine or fault
+                fault = (
+                    explain_products(observed, expected)
+                    or explain_sine(observed, expected, LEAST_OF_SLOW_PAIRS)
+                    or (None if is_within else fault)
+                )
     return fault or explain_gain(observed.gain, expected.spec)
+
+
+def are_angles_within(observed: Observed, expected: Expected, tolerance: float) -> bool:
+    """Return True if no angle is off by more than is tolerated."""
+    right = expected.inv_freq * observed.positions[:, None]
+    if observed.cos.shape != right.shape:
+        return False
+    errors = np.abs(wrap_angles(np.arctan2(observed.sin, observed.cos) - right))
+    allowed = tolerance + expected.budget().angles(observed.positions)
+    # NaN compares False, so that it counts as wrong.
+    return bool((errors <= allowed).all())
 
 
 def judge_angles(
@@ -251,6 +291,12 @@ def name_stage(
 
     ``differences``: the observed angles less the right angles.
     """
+    # Its errors grow with the position, as those of a wrong 2 pi do, so that it is tried
+    # before.
+    products = explain_products(observed, expected)
+    if products:
+        return products
+
     nearest = rows[0]["cast"]
     distances = {row["cast"]: row["mean_difference"] for row in rows}
     # A rounding explains the tables if it brings them twice as near.

@@ -16,7 +16,7 @@ from ropelab.conformance.expected import Expected
 from ropelab.conformance.usual import FACTORS, USUAL
 from ropelab.math import scaling
 from ropelab.math.frequencies import Frequencies
-from ropelab.runs.sentences import write_number
+from ropelab.runs.sentences import join_names, write_number
 
 # Scaling methods that divide by a factor.
 BY_FACTOR = (
@@ -28,6 +28,8 @@ BY_FACTOR = (
 # Original lengths and bases that models often have.
 LENGTHS = USUAL["lengths"]
 BASES = USUAL["bases"]
+# Sizes of the blocks of tokens by which tables and caches grow.
+BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 # beta_fast and beta_slow of YaRN: the defaults, and the values of published models.
 BETAS = ((32.0, 1.0), (1.0, 1.0), (64.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 # The sentence that names a mistake, and the frequencies that it gives.
@@ -335,10 +337,8 @@ def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
     geometry = spec.geometry
     assert isinstance(dynamic, scaling.DynamicNtk)
     stretch = dynamic.stretch(geometry, length)
-    # The next power of two.
-    rounded = 1 << (length - 1).bit_length()
-    if rounded != length:
-        answer = f"dynamic scaling sees {rounded} tokens, the next power of two"
+    for rounded, reasons in list_rounded_lengths(expected).items():
+        answer = f"dynamic scaling sees {rounded} tokens, the next {reasons}"
         yield answer, spec.inv_freq(rounded)
     for tokens in LENGTHS:
         if tokens > spec.trained_len and tokens != length:
@@ -374,6 +374,27 @@ def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
         divisor = 1 + dynamic.factor * (ratio - 1)
         answer = f"frequencies are divided by {divisor:.4g} instead of another base"
         yield answer, geometry.inv_freq / divisor
+
+
+def list_rounded_lengths(expected: Expected) -> dict[int, str]:
+    """Return the lengths to which code may round a length up, with the reasons in words.
+
+    Code that grows a table rounds up to a power of two, or to whole blocks of tokens.
+    Several of these may give one length, which does not tell them apart.
+    """
+    length = expected.length
+    blocks: dict[int, list[str]] = {}
+    for block in sorted({expected.spec.trained_len, *BLOCKS}):
+        rounded = -(-length // block) * block
+        blocks.setdefault(rounded, []).append(str(block))
+    reasons = {}
+    for rounded, sizes in blocks.items():
+        reasons[rounded] = f"multiple of {join_names(sizes, 'or')}"
+
+    power = 1 << (length - 1).bit_length()
+    reasons[power] = " or ".join(filter(None, ("power of two", reasons.get(power))))
+    reasons.pop(length, None)
+    return reasons
 
 
 def list_wrong_exponents(d: int) -> Iterator[tuple[str, float]]:

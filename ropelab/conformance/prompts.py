@@ -455,7 +455,11 @@ def explain_prompt(
         for behind_clip in (None, "largest"):
             timed = replace(right, step=step, behind_clip=behind_clip)
             if np.array_equal(got, count_positions(timed, prompt)):
-                answer = f"frames of a clip are {step} steps apart along time"
+                right_step = find_step(right_positions, rule, prompt)
+                answer = (
+                    f"frames of a clip are {step} steps apart along time instead of"
+                    f" {right_step}"
+                )
                 fix = "check the steps per second and the seconds per frame"
                 return answer, fix, True
 

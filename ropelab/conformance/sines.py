@@ -16,6 +16,11 @@ from ropelab.conformance.observation import Fault, Observed, Table
 from ropelab.conformance.usual import HALF_FORMATS
 from ropelab.math.numerics.formats import FORMATS, round_to
 
+# Numbers of steps in 1 of tables in fixed point, and the largest distance of an entry
+# from a whole step, in steps.
+STEPS_IN_ONE = (*range(4, 257), 127.5, *(2**bits - 1 for bits in range(9, 17)))
+STEPS_IN_ONE += tuple(2**bits for bits in range(9, 17))
+WHOLE = 0.02
 # The error of an angle, in radians, that float32 may cause where angles are looked at.
 RELIABLE_ERROR = 1e-3
 # The least error of cos and sin that is explained. Smaller errors come from rounded
@@ -44,6 +49,28 @@ NEAR = 0.05
 EQUAL_SHARE = 0.85
 # The fewest such cases from which something follows.
 ENOUGH_NEAR = 30
+
+
+def find_table_steps(observed: Observed, expected: Expected) -> float:
+    """Return the steps in 1 of a table in fixed point that has no other error; or 0.
+
+    Kernels for integers hold cos and sin as whole numbers of 1 / 127 or of 2^-15.
+    """
+    tables = np.stack([observed.cos, observed.sin])
+    for steps in STEPS_IN_ONE:
+        in_steps = tables * steps
+        if np.abs(in_steps - np.round(in_steps)).max() > WHOLE:
+            continue
+        right = expected.inv_freq * observed.positions[:, None]
+        lost_in_float32 = expected.budget().angles(observed.positions)
+        errors = np.abs(
+            tables - observed.gain * np.stack([np.cos(right), np.sin(right)])
+        )
+        # A rounded number is off by half a step, and by a whole one if it is cut.
+        is_explained = errors <= (1 + 2 * WHOLE) / steps + lost_in_float32
+        if is_explained.all():
+            return steps
+    return 0.0
 
 
 def explain_sine(

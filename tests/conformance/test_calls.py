@@ -391,6 +391,7 @@ def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
         exponents = -np.arange(32) / 32
         tokens = int(tokens) - (change == "last")
         tokens = 1 << (tokens - 1).bit_length() if change == "rounded" else tokens
+        tokens = -(-tokens // 256) * 256 if change == "blocks" else tokens
         kept[0] = max(tokens, kept[0])
         tokens = kept[0] if change == "kept" else tokens
         if long_rope:
@@ -470,7 +471,8 @@ def test_frequencies_may_follow_the_tokens_of_a_call(
         (DYNAMIC, "factor", "10650 tokens"),
         (DYNAMIC, "fixed", r"NTK-aware scaling by 4, whatever the length is \(10650"),
         (DYNAMIC, "last", r"first at position \d+ of those looked at \(10650 tokens\)"),
-        (DYNAMIC, "rounded", r"sees 16384 tokens, the next power of two \(10650"),
+        (DYNAMIC, "rounded", r"next power of two or multiple of 8192 \(10650 tokens"),
+        (DYNAMIC, "blocks", "sees 10752 tokens, the next multiple of 128, 256 or 512"),
         (DYNAMIC, "no one", r"lacks its - \(factor - 1\) \(10650 tokens\)"),
         (DYNAMIC, "longest", "has these frequencies at 32768 tokens"),
     ],

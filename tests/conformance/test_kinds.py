@@ -793,6 +793,68 @@ def test_a_sine_that_loses_angles_only_now_and_then_is_named() -> None:
     assert "2 pi in two terms of 24 bits" in done.answer
 
 
+def in_fixed_point(steps: float) -> Callable[[np.ndarray], Any]:
+    return lambda a: (
+        np.rint(np.cos(a) * steps) / steps,
+        np.rint(np.sin(a) * steps) / steps,
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "base"),
+    [(127, 5e5), (127.5, 5e5), (128, 5e5), (2**14, 2.8e9), (2**15 - 1, 2.8e9)],
+)
+def test_a_table_in_fixed_point_is_right_within_the_tolerance(
+    steps: float, base: float
+) -> None:
+    """Of a large base the slowest pairs turn by few steps in the whole context."""
+    config = {**MILLION, "rope_theta": base}
+    done = checked(config, rotating(ladder(base), tables=in_fixed_point(steps)))
+    assert not done.wrong, done.answer
+
+
+@pytest.mark.parametrize("steps", [8, 32, 63])
+def test_a_table_in_fixed_point_of_few_bits_is_named(steps: float) -> None:
+    done = checked(PLAIN, rotating(ladder(), tables=in_fixed_point(steps)))
+    assert done.wrong
+    assert f"steps of 1 / {steps}" in done.answer
+
+
+def test_fixed_point_hides_no_other_frequencies() -> None:
+    code = rotating(ladder(1e4), tables=in_fixed_point(127))
+    done = checked(PLAIN, code)
+    assert done.wrong
+    assert "base 10000 instead of 500000" in done.answer
+
+
+def in_turns(angles: np.ndarray) -> Any:
+    turns = angles.astype(np.float32) * np.float32(1 / math.tau)
+    left = (turns - np.floor(turns)) * np.float32(math.tau)
+    return np.cos(left), np.sin(left)
+
+
+def test_a_sine_whose_argument_is_counted_in_turns_is_named() -> None:
+    done = checked(MILLION, rotating(ladder(), tables=in_turns))
+    assert done.wrong
+    assert "held in turns" in done.answer
+
+
+def test_rotations_that_are_multiplied_from_token_to_token_are_named() -> None:
+    """Sixteen features a head, since each pair needs its product for every token."""
+    config = {**MILLION, "hidden_size": 128}
+
+    def tables(positions: np.ndarray) -> Any:
+        powers = np.empty((int(positions.max()) + 1, 8), np.complex64)
+        powers[0] = 1
+        powers[1:] = np.exp(1j * ladder(width=16))
+        table = np.cumprod(powers, axis=0)[positions]
+        return table.real, table.imag
+
+    done = checked(config, tables)
+    assert done.wrong
+    assert "multiplied in float32 from token to token" in done.answer
+
+
 def test_a_sine_that_loses_less_than_the_tolerance_is_named_and_right() -> None:
     done = checked(PLAIN, rotating(ladder(), tables=one_term))
     assert not done.wrong

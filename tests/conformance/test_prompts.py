@@ -105,7 +105,7 @@ def test_every_mistake_is_named(name: str) -> None:
         ({"moved": (1, 0)}, "the time of an image is one step late"),
         ({"from_zero": "time"}, "time of an image begins at 0"),
         ({"centred": True}, "counted from the middle"),
-        ({"step": 2}, "2 steps apart"),
+        ({"step": 2}, "2 steps apart along time instead of 4"),
     ],
 )
 def test_mistakes_in_images_are_named_under_the_older_rule(

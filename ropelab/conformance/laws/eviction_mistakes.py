@@ -6,7 +6,7 @@ which is compared with the same key before the eviction, rotated. After several
 evictions the positions of the keys that are left in the end are looked at instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ropelab.conformance.laws.eviction_guesses import (
     describe_count,
@@ -21,7 +21,11 @@ from ropelab.conformance.laws.eviction_trace import (
     find_distance,
     list_ranges,
 )
-from ropelab.conformance.laws.forgetting import PREFILLED, list_kept
+from ropelab.conformance.laws.forgetting import (
+    PREFILLED,
+    EvictionSchedule,
+    list_kept,
+)
 from ropelab.conformance.laws.law import TOKENS, Case
 from ropelab.conformance.laws.moved import find_turns
 from ropelab.conformance.laws.subject import Stages
@@ -98,7 +102,11 @@ def explain_repetition(case: Case, trace: EvictionTrace) -> str:
     left_entry = trace.last[0] if trace.last else None
     if left_entry is None:
         return ""
-    distances = range(-TOKENS, TOKENS + 1)
+    *_, last = trace.schedule.later_parts
+    keep = list_kept(last.start, trace.schedule.sinks, last.dropped)
+    mistakes = dict(list_wrong_repetitions(trace.schedule, keep))
+    # Where keys are moved too often, they are moved further than the text is long.
+    distances = sorted({*range(-TOKENS, TOKENS + 1)}.union(*mistakes.values()))
     turn = find_turns(case, distances).get(0)
     cache = case.subject.new_cache()
     case.subject.read(case.tokens, case.make_positions(0), cache=cache)
@@ -106,10 +114,7 @@ def explain_repetition(case: Case, trace: EvictionTrace) -> str:
     if turn is None or whole_entry is None:
         return ""
 
-    *_, last = trace.schedule.later_parts
     count = len(trace.schedule.later_parts)
-    sinks = trace.schedule.sinks
-    keep = list_kept(last.start, sinks, last.dropped)
     left_tokens = compare_tokens(whole_entry, left_entry, keep)
     if left_tokens is not None and left_tokens.missing:
         return (
@@ -122,7 +127,34 @@ def explain_repetition(case: Case, trace: EvictionTrace) -> str:
         before = whole_entry[turn.part][:, :, token]
         after = left_entry[turn.part][:, :, slot]
         moves.append(find_distance(before, after, distances, turn.rotated_units))
+    known = [answer for answer, wrong in mistakes.items() if wrong == moves]
+    lead = f"{known[0]}: " if known else ""
     return (
-        f"after {count} evictions keys are rotated by {list_ranges(moves)} positions,"
+        f"{lead}after {count} evictions keys are rotated by {list_ranges(moves)} positions,"
         f" where {-last.dropped} moves those behind the gap up"
     )
+
+
+def list_wrong_repetitions(
+    schedule: EvictionSchedule, tokens: Sequence[int]
+) -> Iterator[tuple[str, list[int]]]:
+    """Yield evictions that are right once and wrong later, each with the positions by
+    which it has rotated the keys of these tokens after the last eviction.
+    """
+    # The tokens that were dropped up to each eviction.
+    dropped = [part.dropped for part in schedule.later_parts]
+    turns_by_answer = {
+        "the first eviction alone moves keys up": [-dropped[0]]
+        + [0] * len(dropped[1:]),
+        "each eviction moves keys by all that was ever dropped": [-n for n in dropped],
+    }
+    for answer, turns in turns_by_answer.items():
+        moves = []
+        for token in tokens:
+            # The evictions that came before the token was read.
+            before = sum(part.start <= token for part in schedule.later_parts)
+            # Its position was the number of keys, which is smaller by what was dropped.
+            offset = -dropped[before - 1] if before else 0
+            is_sink = token < schedule.sinks
+            moves.append(0 if is_sink else offset + sum(turns[before:]))
+        yield answer, moves

@@ -204,7 +204,11 @@ MISTAKES = (
     Mistake(
         "right once, then by all that was dropped",
         Repeating().make,
-        ("after 6 evictions",),
+        (
+            "each eviction moves keys by all that was ever dropped",
+            "after 6 evictions",
+            "4 times -80, 4 times -72",
+        ),
         "own, rolling",
     ),
     Mistake(
@@ -269,7 +273,11 @@ FURTHER = (
     Mistake(
         "moved up once, and not later",
         OnceAlone().make,
-        ("after 6 evictions", "4 times 0, 4 times -8, 4 times -12"),
+        (
+            "the first eviction alone moves keys up",
+            "after 6 evictions",
+            "4 times 0, 4 times -8, 4 times -12",
+        ),
         "own, rolling",
     ),
     Mistake(
