@@ -5,10 +5,12 @@ disk.
 import errno
 import json
 import os
+import shlex
 import signal
+from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
+from typing import Any, get_origin
 
 import pandas as pd
 import pytest
@@ -22,7 +24,7 @@ from ropelab.cli.panels import PANELS
 from ropelab.math.methods import FREQUENCY_METHODS
 from ropelab.models.methods.registry import METHODS
 from ropelab.runs import store
-from ropelab.runs.config import group_of
+from ropelab.runs.config import build, group_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.spelling import FieldGroup, make_flag
 from tests.processes import started
@@ -109,6 +111,35 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
     for field, info in config.model_fields.items():
         assert (field.upper() if field == config.argument else make_flag(field)) in out
         assert info.description, f"{name}.{field} has no help text"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["base", "base-empirical", "encodings", "extrapolate", "precision", "spectrum"],
+)
+def test_a_list_that_may_be_empty_may_be_typed_so(name):
+    """The command in a manifest types it, too."""
+    config = experiments.load(name).config
+    refused = []
+    for field, info in config.model_fields.items():
+        if get_origin(info.annotation) is not tuple:
+            continue
+        with suppress(InputError):
+            build(config, {field: []})
+            if make_flag(field) not in cli.MAY_BE_EMPTY:
+                refused.append(field)
+    assert not refused
+
+
+def test_the_command_of_a_run_with_an_empty_list_is_read(call):
+    config = build(experiments.load("spectrum").config, {"bands": [], "seeds": [1]})
+    words = shlex.split(config.command("spectrum"))
+    assert "" in words
+    # A folder that cannot be is refused when all words have been read.
+    status, _, err = call(*words[1:], "--results", "/dev/null")
+    assert status == 2
+    assert mentions(err, "/dev/null")
+    assert "empty" not in err
 
 
 @pytest.mark.parametrize(

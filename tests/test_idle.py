@@ -27,6 +27,9 @@ IDLE: list[tuple[str, dict[str, Any], str, Any]] = [
     ("spectrum", {"tasks": ["text"]}, "sequences", 5),
     ("spectrum", {"tasks": ["copy"]}, "documents", 4),
     ("base-empirical", {"tasks": ["copy"]}, "documents", 4),
+    ("claims", {"id": "score-example"}, "seed", 5),
+    ("claims", {"id": "score-example"}, "run", True),
+    ("claims", {"id": "kvquant-before-rope"}, "run", True),
 ]
 # The same fields where they have an effect.
 USED: list[tuple[str, dict[str, Any], str, Any]] = [
@@ -38,6 +41,13 @@ USED: list[tuple[str, dict[str, Any], str, Any]] = [
     ("extrapolate", {"casts": ["angle:bfloat16"]}, "offsets", [5]),
     ("extrapolate", {}, "documents", 7),
     ("extrapolate", {}, "sequences", 5),
+]
+# The same options of claims where they have an effect, which is no other cell: a seed is
+# read by some of all claims, and runs are made before the claims are judged.
+USED_BY_CLAIMS: list[tuple[dict[str, Any], str, Any]] = [
+    ({}, "seed", 5),
+    ({}, "run", True),
+    ({"id": "base-bound-predicts"}, "run", True),
 ]
 
 
@@ -87,3 +97,34 @@ def test_commands_and_files_say_which_fields_have_no_effect(call: Any) -> None:
     assert "explain_pair = 3" in config.read_text()
     config.write_text(config.read_text().replace("explain_pair = 3", ""))
     assert call("run", config, "--dry-run")[2] == ""
+
+
+@pytest.mark.parametrize(("values", "field", "value"), USED_BY_CLAIMS)
+def test_an_option_of_claims_with_an_effect_is_not_named(
+    values: dict[str, Any], field: str, value: Any
+) -> None:
+    plan = Lab().prepare("claims", {**values, field: value})
+    assert not plan.config.list_idle_choices()
+
+
+@pytest.mark.parametrize("form", [(), ("--format", "sarif")])
+def test_a_number_format_that_audit_does_not_show_is_named(
+    form: tuple[str, ...], call: Any
+) -> None:
+    Path("config.json").write_text(
+        '{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2,'
+        ' "max_position_embeddings": 512, "rope_theta": 10000.0}'
+    )
+    command = ("audit", "config.json", *form)
+    assert "--dtype" not in call(*command)[2]
+    assert "--dtype has no effect" in call(*command, "--dtype", "float16")[2]
+
+
+def test_a_number_format_that_audit_shows_is_not_named(call: Any) -> None:
+    Path("config.json").write_text(
+        '{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2,'
+        ' "max_position_embeddings": 512, "rope_theta": 10000.0}'
+    )
+    for shows in ("--verbose", "--json"):
+        said = call("audit", "config.json", "--dtype", "float16", shows)[2]
+        assert "--dtype" not in said

@@ -83,6 +83,18 @@ class ClaimsConfig(Config):
 
         return tuple(dict.fromkeys(claim.reads for claim in CLAIMS if claim.reads))
 
+    def list_idle_fields(self) -> dict[str, str]:
+        from ropelab.claims.ledger import find_claim
+
+        # Of a single claim it is known what its check takes. Among several there are
+        # always some that draw vectors, and in the whole ledger some that read runs.
+        idle_fields = {}
+        if self.id and not find_claim(self.id).takes_seed:
+            idle_fields["seed"] = "claims that draw random vectors"
+        if self.run and not self.list_required_runs():
+            idle_fields["run"] = "claims that runs of small models decide"
+        return idle_fields
+
     def list_required_runs(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """Return the runs that decide the chosen claims: for each config that a claim
         names, the experiment and the values of the config.

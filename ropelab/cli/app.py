@@ -50,6 +50,8 @@ MAY_BE_EMPTY = (
     "--preset",
     "--cache",
     "--casts",
+    "--bands",
+    "--axis-lengths",
     "--dropped",
     "--sections",
     "--long-lengths",

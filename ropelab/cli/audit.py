@@ -96,6 +96,8 @@ def audit(
     if files.count("-") > 1:
         raise InputError("standard input (-) can be read once only; give - once")
     form = choose_form(format_, json)
+    # The errors of number formats are shown in these forms alone.
+    shows_precision = form == "json" or (verbose and form == "text")
     failing_levels = LEVELS[check_known("--fail-on", fail_on, LEVELS)]
 
     report = make_report(
@@ -104,11 +106,13 @@ def audit(
         runtime=runtime,
         length=read_tokens(length),
         dtype=dtype,
-        precision=verbose or form == "json",
+        precision=shows_precision,
     )
     if figures:
         draw_audits(report.audits, Path(figures))
 
+    if dtype and not shows_precision:
+        say("--dtype has no effect: it is for --verbose and --json")
     if flags:
         from ropelab.audit.audited import list_idle_flags
 

@@ -28,7 +28,7 @@ from ropelab.conformance.laws.law import (
     explain_violation,
     make_row,
 )
-from ropelab.conformance.laws.model import find_subject
+from ropelab.conformance.laws.model import find_subject, refuse_options_of_folder
 from ropelab.conformance.laws.moved import COMPILED, KSHIFT, STATE
 from ropelab.conformance.laws.rotation import ROTATION
 from ropelab.conformance.laws.subject import Subject, make_subject
@@ -68,7 +68,8 @@ def doctor(
     Args:
         model: a folder, an id in the Hub's local cache, `package.module:factory`, a model of
             transformers, or a callable from token ids, positions and a mask to logits.
-        dtype: the number format of a folder's model, beside float32 and float64.
+        dtype: the number format of a folder's model, beside float32 and float64. Code
+            that makes its own model has a format of its own.
         device: where a folder's model computes.
         compiled: ask with torch.compile too, which takes a minute.
     """
@@ -77,6 +78,7 @@ def doctor(
     if isinstance(model, str | PathLike):
         subject = find_subject(read_path("model", model), dtype, device)
     else:
+        refuse_options_of_folder(dtype, device)
         try:
             subject = make_subject(model)
         except TypeError as error:

@@ -47,6 +47,7 @@ def find_subject(
         raise InputError("--device cuda: this machine has none; allowed here: cpu")
     _, colon, _ = target.partition(":")
     if colon and not Path(target).exists():
+        refuse_options_of_folder(dtype, device)
         return ask_for_subject(target)
 
     folder = locate(Path(target))
@@ -74,6 +75,19 @@ def find_subject(
             words = "random weights, sizes reduced"
         name = f"{folder.name} ({words})"
         return TransformersSubject(model.to(device), name, is_borrowed=False)
+
+
+def refuse_options_of_folder(dtype: str, device: str) -> None:
+    """Raise InputError for options that would change nothing: a model that somebody
+    else's code has built has a number format and a device already.
+    """
+    given = {"--dtype": dtype != "auto", "--device": device != "cpu"}
+    for option, is_given in given.items():
+        if is_given:
+            raise InputError(
+                f"{option} is for a model's folder: code that builds its own model"
+                " chooses that itself"
+            )
 
 
 def ask_for_subject(target: str) -> Subject:

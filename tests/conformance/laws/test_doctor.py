@@ -281,6 +281,21 @@ def test_every_law_that_can_be_broken_has_words_and_every_word_a_law():
             assert names >= set(row.get("trials", [])) and names, row
 
 
+@pytest.mark.parametrize("option", ["dtype", "device"])
+def test_options_of_a_folder_are_refused_for_code_that_has_its_own(
+    option, tmp_path, monkeypatch
+):
+    (tmp_path / "formats.py").write_text(
+        "from tests.conformance.laws.test_doctor import Own as make\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    value = {"dtype": "float16", "device": "cuda"}[option]
+    for model in ("formats:make", Own()):
+        with pytest.raises(InputError, match=f"--{option} is for a model's folder"):
+            ropelab.doctor(model, **{option: value})
+
+
 def test_a_vocabulary_of_one_is_refused():
     model = Own()
     model.vocabulary = 1
