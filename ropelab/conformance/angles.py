@@ -108,10 +108,9 @@ def explain_more_positions(
     # NaN compares False, so that it counts as wrong.
     is_within = errors <= allowed
     is_right = is_within.all(axis=1)
-    is_recurrence = are_angles_multiplied(
-        observed, expected, max(tolerance, TABLE_ERROR)
-    )
-    if is_right.all() or is_recurrence:
+    if is_right.all():
+        return None
+    if are_angles_multiplied(observed, expected, max(tolerance, TABLE_ERROR)):
         return None
 
     wrong_positions = positions[~is_right]
@@ -291,6 +290,7 @@ def explain_clamp(observed: Observed, expected: Expected) -> Fault | None:
     differs = np.flatnonzero(~is_last)
     if not len(differs) or len(positions) - differs[-1] <= FEWEST_CLAMPED:
         return None
+
     below = right[differs[-1], fastest]
     above = right[differs[-1] + 1, fastest]
 
@@ -303,6 +303,7 @@ def explain_clamp(observed: Observed, expected: Expected) -> Fault | None:
     )
     are_limited = (limited[is_clamped] < TABLE_ERROR).all()
     are_right = (unclamped[is_right] < (TABLE_ERROR + lost)[is_right]).all()
+
     # Where a table ends, all pairs stand still from one position on, whatever their
     # angles are. Here other pairs have to be limited later, or never.
     slow = np.flatnonzero(right[-1] <= below)
@@ -383,6 +384,7 @@ def explain_products(observed: Observed, expected: Expected) -> Fault | None:
         return None
     if observed.cos.shape[1] != len(expected.inv_freq):
         return None
+
     # One pair after the other, since all together would take gigabytes.
     largest_error = 0.0
     largest_difference = 0.0
@@ -392,6 +394,7 @@ def explain_products(observed: Observed, expected: Expected) -> Fault | None:
         powers = np.cumprod(powers)
         seen = observed.cos[:, pair] + 1j * observed.sin[:, pair]
         seen = seen / expected.spec.attention_factor
+
         error = float(np.abs(seen - np.exp(1j * frequency * positions)).max())
         difference = float(np.abs(seen - powers[positions]).max())
         # NaN compares False, so that it explains nothing.
@@ -399,6 +402,7 @@ def explain_products(observed: Observed, expected: Expected) -> Fault | None:
             return None
         largest_error = max(largest_error, error)
         largest_difference = max(largest_difference, difference)
+
     if largest_difference >= largest_error / 4:
         return None
     answer = "the rotation of one token is multiplied in float32 from token to token"
@@ -414,16 +418,17 @@ def are_angles_multiplied(
     position and frequency does. ggml computes angles so, and scales them afterwards.
     """
     spec = expected.spec
-    plain = spec.geometry.inv_freq
-    if observed.cos.shape[1] != len(plain):
+    unscaled = spec.geometry.inv_freq
+    if observed.cos.shape[1] != len(unscaled):
         return False
+
     step = np.float32(spec.base ** (-2 / spec.rotary_dim))
     column = observed.positions.astype(np.float32)
     columns = []
-    for _ in plain:
+    for _ in unscaled:
         columns.append(column)
         column = column * step
-    scaled = np.stack(columns, axis=1).astype(np.float64) * expected.inv_freq / plain
-
+    angles = np.stack(columns, axis=1).astype(np.float64)
+    scaled = angles * expected.inv_freq / unscaled
     errors = wrap_angles(np.arctan2(observed.sin, observed.cos) - scaled)
     return bool(np.abs(errors).max() <= tolerance)

@@ -308,6 +308,7 @@ def list_bases(right: Reference) -> Iterator[Movement]:
         fix = f"base {write_number(spec.base)}"
         frequencies = axes.lay_out(head, base)
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
+
         # Some axes may have the base of another class.
         for subset in list_subsets(axes.count, axes.count - 1):
             names = join_names([axes.names[axis] for axis in subset])

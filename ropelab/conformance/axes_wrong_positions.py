@@ -38,17 +38,15 @@ def list_other_positions(
     """
     axes = right.axes
     right_coordinates = right.coordinates
-    right_positions = right.positions.astype(np.float64)  # [axes, n], counted from 0
-    sizes = (
-        right_positions.max(axis=1, keepdims=True) + 1
-    )  # [axes, 1], in patches or frames
+    indices = right.positions.astype(np.float64)  # [axes, n], counted from 0
+    sizes = indices.max(axis=1, keepdims=True) + 1  # [axes, 1], in patches or frames
 
     variants: list[Variant] = []
     if axes.centred:
-        variants += list_uncentred(right_positions, sizes)
+        variants += list_uncentred(indices, sizes)
     else:
-        variants += list_centred(right_positions, sizes)
-    variants += list_changed(right_coordinates, right_positions, sizes, axes)
+        variants += list_centred(indices, sizes)
+    variants += list_changed(right_coordinates, indices, sizes, axes)
 
     for words, fix, changed in variants:
         for subset in list_subsets(axes.count, most_axes or axes.count):
@@ -65,7 +63,8 @@ def list_joined(right: Reference) -> Iterator[Movement]:
     axes = right.axes
     coordinates = right.coordinates
     for axis, other in permutations(range(axes.count), 2):
-        name, other_name = axes.names[axis], axes.names[other]
+        name = axes.names[axis]
+        other_name = axes.names[other]
         joined = {
             f"are {other_name} + {name}": coordinates[axis] + coordinates[other],
             f"are {name} - {other_name}": coordinates[axis] - coordinates[other],
@@ -73,6 +72,7 @@ def list_joined(right: Reference) -> Iterator[Movement]:
                 coordinates[axis], coordinates[other]
             ),
         }
+
         for words, places in joined.items():
             changed = coordinates.copy()
             changed[axis] = places
@@ -88,13 +88,13 @@ def list_subsets(count: int, most: int) -> Iterator[list[int]]:
             yield [*subset]
 
 
-def list_centred(right_positions: Coordinates, sizes: Coordinates) -> list[Variant]:
+def list_centred(indices: Coordinates, sizes: Coordinates) -> list[Variant]:
     """Return wrong positions where rows and columns should be counted from 0.
 
     They are counted from the centre of the image, or are shares of its sides.
 
     Args:
-        right_positions: the positions counted from 0.
+        indices: the positions counted from 0.
         sizes: [axes, 1], the number of patches along each axis.
     """
     fix = "count rows and columns from 0"
@@ -102,73 +102,67 @@ def list_centred(right_positions: Coordinates, sizes: Coordinates) -> list[Varia
     shares = "are shares of the image"
 
     # From -1 to 1 at the middles of the patches.
-    between = (2 * right_positions + 1) / sizes - 1
+    between = (2 * indices + 1) / sizes - 1
 
     # The centre is taken at half of the last index, at half of the size, or at half of
     # the size rounded down.
     return [
-        (centre, fix, right_positions - (sizes - 1) / 2),
-        (centre, fix, right_positions - sizes / 2),
-        (centre, fix, right_positions - sizes // 2),
-        (f"{shares}, from 0 to 1", fix, right_positions / sizes),
-        (f"{shares}, from 0 to 1", fix, right_positions / np.maximum(sizes - 1, 1)),
+        (centre, fix, indices - (sizes - 1) / 2),
+        (centre, fix, indices - sizes / 2),
+        (centre, fix, indices - sizes // 2),
+        (f"{shares}, from 0 to 1", fix, indices / sizes),
+        (f"{shares}, from 0 to 1", fix, indices / np.maximum(sizes - 1, 1)),
         (f"{shares}, from -1 to 1", fix, between),
         (f"{shares}, from -1 to 1, times 2 pi", fix, 2 * math.pi * between),
     ]
 
 
-def list_uncentred(right_positions: Coordinates, sizes: Coordinates) -> list[Variant]:
+def list_uncentred(indices: Coordinates, sizes: Coordinates) -> list[Variant]:
     """Return wrong positions where they should run from -1 to 1, times 2 pi.
 
     Args:
-        right_positions: the positions counted from 0.
+        indices: the positions counted from 0.
         sizes: [axes, 1], the number of patches along each axis.
     """
     fix = "2 pi ((2p + 1) / n - 1) for row or column p of n"
     turn = 2 * math.pi
 
     # From -1 to 1 at the middles of the patches.
-    between = (2 * right_positions + 1) / sizes - 1
+    between = (2 * indices + 1) / sizes - 1
     sides = {"longer": sizes.max(), "shorter": sizes.min()}
     steps_between_ends = np.maximum(sizes - 1, 1)
 
     variants: list[Variant] = []
     for name, side in sides.items():
         answer = f"are divided by the {name} side of the image"
-        variants.append(
-            (answer, fix, turn * ((2 * right_positions + 1 - sizes) / side))
-        )
-        variants.append((answer, fix, turn * ((2 * right_positions + 1) / side - 1)))
+        variants.append((answer, fix, turn * ((2 * indices + 1 - sizes) / side)))
+        variants.append((answer, fix, turn * ((2 * indices + 1) / side - 1)))
 
     return [
-        ("are counted from 0 and not centred", fix, right_positions),
-        ("are counted from 0 and not centred", fix, turn * right_positions),
+        ("are counted from 0 and not centred", fix, indices),
+        ("are counted from 0 and not centred", fix, turn * indices),
         (
             "are counted from the centre, but not divided",
             fix,
-            right_positions - (sizes - 1) / 2,
+            indices - (sizes - 1) / 2,
         ),
         ("are not multiplied by 2 pi", fix, between),
         ("are multiplied by pi instead of 2 pi", fix, math.pi * between),
-        ("are off by half a patch", fix, turn * (2 * right_positions / sizes - 1)),
-        (
-            "are off by half a patch",
-            fix,
-            turn * (2 * (right_positions + 1) / sizes - 1),
-        ),
+        ("are off by half a patch", fix, turn * (2 * indices / sizes - 1)),
+        ("are off by half a patch", fix, turn * (2 * (indices + 1) / sizes - 1)),
         (
             "run from corner to corner",
             fix,
-            turn * (2 * right_positions / steps_between_ends - 1),
+            turn * (2 * indices / steps_between_ends - 1),
         ),
-        ("run from 0 to 1, not from -1", fix, turn * (right_positions + 0.5) / sizes),
+        ("run from 0 to 1, not from -1", fix, turn * (indices + 0.5) / sizes),
         *variants,
     ]
 
 
 def list_changed(
     right: Coordinates,
-    right_positions: Coordinates,
+    indices: Coordinates,
     sizes: Coordinates,
     axes: Axes,
 ) -> list[Variant]:
@@ -176,7 +170,7 @@ def list_changed(
 
     Args:
         right: the right positions.
-        right_positions: the positions counted from 0.
+        indices: the positions counted from 0.
         sizes: [axes, 1], the number of patches along each axis.
         axes: says whether right positions are centred.
     """
@@ -205,7 +199,7 @@ def list_changed(
         variants.append((answer, fix, right * factor))
         variants.append((f"are divided by {factor:g}", fix, right / factor))
         if not axes.centred:
-            variants.append((f"are p // {factor:g}", fix, right_positions // factor))
+            variants.append((f"are p // {factor:g}", fix, indices // factor))
     return variants
 
 

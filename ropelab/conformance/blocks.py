@@ -125,9 +125,13 @@ def explain_factors(
         "cos of the second",
     )
     factors = []
-    for entry, shape in zip(entries, (cos, -sin, sin, cos), strict=True):
-        factor = float((entry * shape).sum() / max(float((shape**2).sum()), 1e-30))
-        if not np.abs(entry - factor * shape).max() <= allowed:
+    right_entries = (cos, -sin, sin, cos)
+    for entry, right_entry in zip(entries, right_entries, strict=True):
+        # By least squares. The square may be 0, as that of sin at position 0 is.
+        square = max(float((right_entry**2).sum()), 1e-30)
+        factor = float((entry * right_entry).sum() / square)
+        # NaN compares False, so that it explains nothing.
+        if not np.abs(entry - factor * right_entry).max() <= allowed:
             return ""
         factors.append(factor)
 

@@ -256,6 +256,7 @@ def drop_mixed_tokens(working: Sequence[Working], spec: RopeSpec) -> list[Workin
     unit_vectors = np.eye(spec.head_dim)
     positions = np.ones(spec.head_dim, np.int64)
     order = np.random.default_rng(0).permutation(spec.head_dim)
+
     apart = []
     for working_way in working:
         way, parts = working_way
@@ -264,11 +265,13 @@ def drop_mixed_tokens(working: Sequence[Working], spec: RopeSpec) -> list[Workin
         # The user's code may raise anything.
         except Exception:
             continue
+
         rotated = {name: part for name, part in parts.items() if name not in TABLES}
         expected = {name: part[order] for name, part in rotated.items()}
         answered = {name: part for name, part in shuffled.items() if name in rotated}
         if agree(expected, answered):
             apart.append(working_way)
+
     is_first_apart = bool(apart) and apart[0] is working[0]
     return apart if is_first_apart else [*working]
 

@@ -115,6 +115,7 @@ def check_folder(
         for name, expected_of_layer in layers.items():
             if name not in other_rotations:
                 layers_of_class[name] = expected_of_layer
+
         # --config may name a file of another model.
         if not layers_of_class.keys() <= module.rope_type.keys():
             raise InputError(

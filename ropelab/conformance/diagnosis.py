@@ -171,6 +171,7 @@ def explain_numbers(
         nearest = rows[0]
         fits = nearest["mean_difference"] < FIT_TOLERANCE
         is_rounded = fits and nearest["cast"] != "float32"
+
     # Slow pairs of a rounded table seem to have other frequencies, though their angles are
     # hardly off.
     is_within = are_angles_within(observed, expected, tolerance)
@@ -180,6 +181,7 @@ def explain_numbers(
             f"cos and sin come in steps of 1 / {steps:g}, as numbers of few bits do"
         )
         return answer, "keep cos and sin in 16 bits or more"
+
     if not is_rounded and not steps:
         fault = (
             explain_steps(observed, expected)
@@ -258,24 +260,21 @@ def name_rounded_base(observed: Observed, expected: Expected, tolerance: float) 
     spec = expected.spec
     for name in HALF_FORMATS:
         number_format = FORMATS[name]
+        rounded_base = float(round_to(np.array([spec.base]), number_format)[0])
         rounded_log = float(round_to(np.log([spec.base]), number_format)[0])
         power = -2 / spec.rotary_dim
         ratio = float(round_to(np.array([spec.base**power]), number_format)[0])
         bases = {
-            "the base": float(round_to(np.array([spec.base]), number_format)[0]),
+            "the base": rounded_base,
             "the logarithm of the base": math.exp(rounded_log),
             "the ratio of one frequency to the next": ratio ** (1 / power),
         }
+
         for words, base in bases.items():
             if not 1 < base < math.inf or base == spec.base:
                 continue
-            other = replace(spec, base=base)
-            inv_freq = other.inv_freq(expected.length)
-            angles = inv_freq * observed.positions[:, None]
-            differences = np.arctan2(observed.sin, observed.cos) - angles
-            errors = np.abs(wrap_angles(differences))
-            lost = expected.budget().angles(observed.positions)
-            if (errors <= tolerance + lost).all():
+            other = replace(expected, spec=replace(spec, base=base))
+            if are_angles_within(observed, other, tolerance):
                 return f"{words} is rounded to {name}, base {base:.7g}"
     return ""
 
@@ -291,8 +290,8 @@ def name_stage(
 
     ``differences``: the observed angles less the right angles.
     """
-    # Its errors grow with the position, as those of a wrong 2 pi do, so that it is tried
-    # before.
+    # The errors of products of rotations grow with the position, as the errors of a wrong
+    # 2 pi do. So products are looked for first.
     products = explain_products(observed, expected)
     if products:
         return products

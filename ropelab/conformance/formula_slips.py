@@ -184,6 +184,7 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     multiplied = kept_share * unscaled + (1 - kept_share) * unscaled * method.factor
     answer = f"slow pairs are multiplied by {method.factor:g} instead of divided"
     yield answer, multiplied
+
     for words, curved in (
         ("smoothly, as 3 s^2 - 2 s^3", kept_share**2 * (3 - 2 * kept_share)),
         ("as a cosine", (1 - np.cos(math.pi * kept_share)) / 2),
@@ -194,6 +195,7 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     ):
         answer = f"the ramp rises {words}, and not as a straight line"
         yield answer, curved * unscaled + (1 - curved) * divided
+
     geometric = unscaled**kept_share * divided ** (1 - kept_share)
     yield "pairs in the ramp have the geometric mean of both frequencies", geometric
     harmonic = 1 / (kept_share / unscaled + (1 - kept_share) / divided)
@@ -293,7 +295,7 @@ def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
         divisors.append(moving)
 
     # Where a part of a head rotates, the frequencies of the whole head may be cut at the
-    # wrong end, or in steps.
+    # wrong end.
     if head > width and isinstance(spec.scaling, scaling.Unscaled):
         whole = spec.base ** (-np.arange(0, head, 2) / head)
         slowest = whole[-len(unscaled) :]
@@ -383,16 +385,20 @@ def list_rounded_lengths(expected: Expected) -> dict[int, str]:
     Several of these may give one length, which does not tell them apart.
     """
     length = expected.length
-    blocks: dict[int, list[str]] = {}
+    blocks_by_length: dict[int, list[str]] = {}
     for block in sorted({expected.spec.trained_len, *BLOCKS}):
         rounded = -(-length // block) * block
-        blocks.setdefault(rounded, []).append(str(block))
+        blocks_by_length.setdefault(rounded, []).append(str(block))
     reasons = {}
-    for rounded, sizes in blocks.items():
-        reasons[rounded] = f"multiple of {join_names(sizes, 'or')}"
+    for rounded, blocks in blocks_by_length.items():
+        reasons[rounded] = f"multiple of {join_names(blocks, 'or')}"
 
     power = 1 << (length - 1).bit_length()
-    reasons[power] = " or ".join(filter(None, ("power of two", reasons.get(power))))
+    reason = "power of two"
+    if power in reasons:
+        reason += f" or {reasons[power]}"
+    reasons[power] = reason
+    # A length that is rounded to itself changes nothing.
     reasons.pop(length, None)
     return reasons
 

@@ -162,6 +162,7 @@ def drop_still_pairs(
     first, second = pairs
     if len(first) <= spec.rotary_dim // 2:
         return pairs
+
     blocks, _ = fit_blocks(before, after, first, second)
     changes = np.abs(blocks - np.eye(2)).max(axis=(0, 2, 3))
     is_moving = changes > ZERO

@@ -183,17 +183,11 @@ def list_grids(grid: Grid) -> Iterator[tuple[str, Positions]]:
     yield f"patches of the {kind} are counted down the columns", down
 
     if part.rows % BLOCK == 0 and part.columns % BLOCK == 0:
-        blocks = (
-            3,
-            part.frames,
-            part.rows // BLOCK,
-            BLOCK,
-            part.columns // BLOCK,
-            BLOCK,
-        )
-        in_blocks = right.reshape(blocks).swapaxes(3, 4)
+        rows_and_columns = (part.rows // BLOCK, BLOCK, part.columns // BLOCK, BLOCK)
+        blocks = right.reshape(3, part.frames, *rows_and_columns)
         answer = f"patches of the {kind} come in blocks of {BLOCK} x {BLOCK}"
-        yield answer, in_blocks
+        yield answer, blocks.swapaxes(3, 4)
+
     text = grid.start + count
     yield f"patches of the {kind} are counted as text", np.stack([text] * 3)
     yield f"the time of the {kind} counts its patches", np.stack([text, row, column])

@@ -118,22 +118,21 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
         )
     config = document.config
     _, language_part = find_language_part(config)
-    if vision:
-        language_part = config
     # The configuration class of the whole model is built if it fills in defaults of its
     # own in the part for text, or gives this part another type.
     has_defaults = str(config.get("model_type")) in FACTS_OF_WHOLES
-    if has_defaults or Trace(config).model_type != language_part.get("model_type"):
-        language_part = config
+    has_other_type = Trace(config).model_type != language_part.get("model_type")
+    is_whole_built = vision or has_defaults or has_other_type
+    built_part = config if is_whole_built else language_part
 
     require("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    model_type = str(language_part.get("model_type"))
+    model_type = str(built_part.get("model_type"))
     if model_type not in CONFIG_MAPPING:
         raise InputError(f"the installed transformers has no model type '{model_type}'")
     try:
-        whole = CONFIG_MAPPING[model_type].from_dict(dict(language_part))
+        whole = CONFIG_MAPPING[model_type].from_dict(dict(built_part))
         made = whole.get_text_config()
         if vision:
             made = getattr(whole, VISION_CONFIG, whole)

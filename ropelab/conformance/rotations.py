@@ -239,8 +239,8 @@ def observe_vectors(
     partner, fault = explain_place(first, second, spec)
     features = np.arange(spec.head_dim)
     other_features = np.delete(features, np.concatenate(pairs))
-    is_rest_changed = changes[..., other_features] > STILL * largest
-    if fault is None and is_rest_changed.any():
+    are_others_changed = changes[..., other_features] > STILL * largest
+    if fault is None and are_others_changed.any():
         answer = (
             f"features {other_features[0]} to {other_features[-1]} do not rotate, but"
             " change"
@@ -315,11 +315,11 @@ def name_other_order(
     # Adjacent pairs may come back as halves, and the two features of a pair as each
     # other. Both are looked at elsewhere.
     restored = restore_pairs(sources, spec)
-    are_pairs_exchanged = features.copy()
-    are_pairs_exchanged[first], are_pairs_exchanged[second] = second, first
+    exchanged = features.copy()
+    exchanged[first], exchanged[second] = second, first
     if (restored == features).all():
         return None
-    if (sources == are_pairs_exchanged).all():
+    if (sources == exchanged).all():
         return None
 
     if (sources == features[::-1]).all():
@@ -334,8 +334,8 @@ def name_other_order(
         )
 
     moved = np.flatnonzero(sources != features)
-    last = moved[-1]
     start = moved[0]
+    last = moved[-1]
     if len(np.unique(sources)) < spec.head_dim:
         answer = (
             f"features {start} to {last} come back as copies of {sources[start]} to"

@@ -61,6 +61,7 @@ def find_table_steps(observed: Observed, expected: Expected) -> float:
         in_steps = tables * steps
         if np.abs(in_steps - np.round(in_steps)).max() > WHOLE:
             continue
+
         right = expected.inv_freq * observed.positions[:, None]
         lost_in_float32 = expected.budget().angles(observed.positions)
         errors = np.abs(

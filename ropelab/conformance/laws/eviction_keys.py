@@ -161,6 +161,7 @@ def explain_values(
             distance = maps.find_distance(before[:, :, slots], after[:, :, slots])
             if distance:
                 return "values are rotated, too"
+
     head_count = before.shape[1]
     for shift in range(1, head_count):
         if are_equal(before.roll(shift, dims=1), after):
@@ -252,6 +253,7 @@ class Maps:
             (1, "those of other heads"),
         ):
             count = after.shape[axis]
+            # The slot or head that each key comes from.
             sources = []
             for place in range(count):
                 key = after.narrow(axis, place, 1)
@@ -262,6 +264,7 @@ class Maps:
                     if self.find_distance(old_key, key) is not None:
                         sources.append(source)
                         break
+
             if len(sources) == count and sources != [*range(count)]:
                 return words
         return ""
@@ -336,8 +339,8 @@ class Maps:
     def is_adjacent(self) -> bool:
         """Return True if the first feature that rotates mixes with its neighbour."""
         first = int(self.features[0])
-        image_by_1 = self.rotated_units[DISTANCES.index(1)]
-        components = image_by_1[first].abs()
+        matrix_by_1 = self.rotated_units[DISTANCES.index(1)]
+        components = matrix_by_1[first].abs()
         # The feature itself has the largest component, and is left out.
         components[first] = 0
         partner = int(components.argmax())
@@ -362,6 +365,7 @@ class Maps:
             " were computed from them"
         )
         yield words, self.overwrite_first_features()
+
         first, second = self.order_pairs()
         # Whether the sign is wrong in the first or in the second feature cannot be told,
         # since one at a distance forwards is the other at the same distance backwards.

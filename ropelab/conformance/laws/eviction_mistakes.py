@@ -143,11 +143,14 @@ def list_wrong_repetitions(
     """
     # The tokens that were dropped up to each eviction.
     dropped = [part.dropped for part in schedule.later_parts]
+    first_alone = [0] * len(dropped)
+    first_alone[0] = -dropped[0]
+    # The positions by which each eviction rotates keys.
     turns_by_answer = {
-        "the first eviction alone moves keys up": [-dropped[0]]
-        + [0] * len(dropped[1:]),
+        "the first eviction alone moves keys up": first_alone,
         "each eviction moves keys by all that was ever dropped": [-n for n in dropped],
     }
+
     for answer, turns in turns_by_answer.items():
         moves = []
         for token in tokens:
