@@ -84,10 +84,10 @@ def describe_agreement(
     unread_aspects = [aspect.name for aspect in aspects if aspect.unread_runtimes]
     if differing:
         # In the order of the runtimes, which a set does not keep.
-        names_of_others = ", ".join(name for name, _ in case.specs if name in differing)
+        ordered_names = ", ".join(name for name, _ in case.specs if name in differing)
         agreement = (
             f"{count - len(differing)} of {count} runtimes compute what {reference}"
-            f" computes; these do not: {names_of_others}"
+            f" computes; these do not: {ordered_names}"
         )
     elif count > 1:
         agreement = f"all {count} runtimes that read it agree"

@@ -186,20 +186,20 @@ def read_by_runtimes(
     return tuple(readings)
 
 
-def list_idle_flags(text: str, audits: Sequence["FileAudit"]) -> list[str]:
+def list_idle_flags(text: str, audits: Sequence[FileAudit]) -> list[str]:
     """Return the flags of a server without which every audited runtime computes the
     same.
 
     They are flags of a server that is not audited, or say what a file says already.
     Flags that set a length are left out, as they choose what is looked at.
     """
-    given, _ = take_known(shlex.split(text))
+    known_flags, _ = take_known(shlex.split(text))
     idle_flags = []
-    for number, (name, value) in enumerate(given):
+    for number, (name, value) in enumerate(known_flags):
         if SETTINGS.get(name) in REQUESTED_LENGTHS:
             continue
         words: list[str] = []
-        for other_number, (other_name, other_value) in enumerate(given):
+        for other_number, (other_name, other_value) in enumerate(known_flags):
             if other_number != number:
                 # A switch has no value.
                 words += filter(None, (other_name, other_value))
@@ -212,7 +212,7 @@ def list_idle_flags(text: str, audits: Sequence["FileAudit"]) -> list[str]:
     return idle_flags
 
 
-def _reads_alike(audit: "FileAudit", flags: Flags) -> bool:
+def _reads_alike(audit: FileAudit, flags: Flags) -> bool:
     """Return True if all runtimes of an audit read the same under other flags."""
     names = [reading.runtime.name for reading in audit.readings]
     readings = read_by_runtimes(audit.document, names, flags)

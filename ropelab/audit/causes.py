@@ -94,10 +94,8 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
 
 def list_unscaled(case: AuditCase) -> list[str]:
     """Return the runtimes that pass over a scaling."""
-    if not isinstance(case.scaling_type, str) or case.scaling_type in (
-        "default",
-        "mrope",
-    ):
+    scaling_type = case.scaling_type
+    if not isinstance(scaling_type, str) or scaling_type in ("default", "mrope"):
         return []
     names = [name for name, spec in case.specs if is_plain(spec)]
     if len(names) < len(case.specs):

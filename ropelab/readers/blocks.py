@@ -151,7 +151,7 @@ def refuse_layers(trace: Trace) -> NoReturn:
 def complete_parts(trace: Trace, stated_parts: Block) -> dict[str, Any]:
     """Return a dict for each layer type of a class that fills in missing dicts.
 
-    RefusedError: a given one is null, and its class takes only dicts.
+    RefusedError: a dict of the file is null, and its class takes only dicts.
     """
     parts: dict[str, Any] = dict.fromkeys(trace.family.layer_blocks, UNSCALED_PART)
     for label, part in stated_parts.items():

@@ -156,12 +156,12 @@ def count_passes(language_part: Mapping[str, Any], model_type: str) -> Any:
     """
     count = language_part.get("num_hidden_layers")
     cycles = NAMES["cycles"].get(model_type)
-    if (
-        count is None
-        or cycles is None
-        or language_part.get(cycles["stack"]) is not None
-    ):
+    if count is None or cycles is None:
         return count
+    # Such a file has the number of all passes already.
+    if language_part.get(cycles["stack_key"]) is not None:
+        return count
+
     high = require_whole(language_part.get("H_cycles", cycles["H_cycles"]), "H_cycles")
     low = require_whole(language_part.get("L_cycles", cycles["L_cycles"]), "L_cycles")
     return require_whole(count, "num_hidden_layers") * high * (low + 1)
@@ -174,23 +174,26 @@ def check_window(language_part: Mapping[str, Any], model_type: str) -> None:
     """
     layers = language_part.get("layer_types")
     windows = NAMES["windows"]
-    if not isinstance(layers, list) or model_type in windows["uncached"].split():
+    makes_cache = model_type not in windows["types_without_cache"].split()
+    if not isinstance(layers, list) or not makes_cache:
         return
 
     chunk_key = "attention_chunk_size"
-    has_size = chunk_key not in language_part and model_type == windows["chunked"]
-    if CHUNKED in layers and language_part.get(chunk_key) is None and not has_size:
+    has_size = language_part.get(chunk_key) is not None
+    if chunk_key not in language_part:
+        has_size = model_type == windows["type_with_chunk_size"]
+    if CHUNKED in layers and not has_size:
         raise RefusedError(f"layers attend in chunks, and {chunk_key} is missing")
     if SLIDING not in layers:
         return
-    if model_type in windows["unmasked"].split():
+    if model_type in windows["types_without_windows"].split():
         raise RefusedError(f"the class of '{model_type}' has no layers with a window")
 
-    is_switched = model_type in windows["switched"].split()
+    is_switched = model_type in windows["types_with_switch"].split()
     if is_switched and not language_part.get("use_sliding_window"):
         raise RefusedError("layers have a window, and use_sliding_window is not true")
-    has_usual = is_switched or model_type in windows["usual"].split()
-    if "sliding_window" not in language_part and not has_usual:
+    has_default = is_switched or model_type in windows["types_with_size"].split()
+    if "sliding_window" not in language_part and not has_default:
         raise RefusedError("layers have a window, and sliding_window is missing")
     if "sliding_window" in language_part and language_part["sliding_window"] is None:
         raise RefusedError("sliding_window is null, and layers have a window")

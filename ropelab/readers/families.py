@@ -199,11 +199,12 @@ def explain_unrotated(language_part: Mapping[str, Any]) -> str:
         return reason
 
     if model_type in _ASSUMED_SPEECH_EMBEDDING:
-        usual = _ASSUMED_SPEECH_EMBEDDING[model_type]
-        kind = language_part.get("position_embeddings_type", usual)
-        word = "null" if kind is None else f"'{str(kind)[:40]}'"
-        if kind != "rotary":
-            return f"position_embeddings_type is {word}"
+        default = _ASSUMED_SPEECH_EMBEDDING[model_type]
+        speech_embedding = language_part.get("position_embeddings_type", default)
+        if speech_embedding is None:
+            return "position_embeddings_type is null"
+        if speech_embedding != "rotary":
+            return f"position_embeddings_type is '{str(speech_embedding)[:40]}'"
 
     if model_type == "olmo_hybrid" and has_null_base(language_part):
         return "rope_theta is null"

@@ -217,16 +217,16 @@ def _read_places(cursor: _Cursor, count: int, alignment: int) -> dict[str, Tenso
         elements = 1
         for _ in range(dimensions):
             elements *= cursor.scalar("Q")
-        value_type = cursor.scalar("I")
+        tensor_type = cursor.scalar("I")
         offset = cursor.scalar("Q")
 
         is_first = not places
         is_aligned = offset % alignment == 0
         if not is_aligned or offset < least_offset or (is_first and offset > 0):
             raise cursor.fail(f"{name} does not begin where the tensor before it ends")
-        places[name] = TensorPlace(elements, value_type, offset)
+        places[name] = TensorPlace(elements, tensor_type, offset)
         least_offset = offset
-        if value_type == FLOAT32:
+        if tensor_type == FLOAT32:
             least_offset += _round_up(4 * elements, alignment)
     return places
 

@@ -59,12 +59,10 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
 
     writer = WRITERS.get(first) if isinstance(first, str) else None
     if writer is None:
-        scaling_type = (
-            shorten_value(first) if first else f"model type {shorten_value(model_type)}"
-        )
-        raise NotModelledError(
-            f"no converter for {scaling_type}, or one that was not read"
-        )
+        model = f"model type {shorten_value(model_type)}"
+        if first:
+            model = shorten_value(first)
+        raise NotModelledError(f"no converter for {model}, or one that was not read")
     return llamacpp.read_fields(Trace(trace.whole), writer(trace), trace.model_type)
 
 

@@ -115,8 +115,8 @@ def is_accepted(accepted: list[str], language_part: Mapping[str, Any]) -> bool:
 
 
 def find_file(runtime: str, config: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the first architecture of a part that the server lists, and its model
-    file.
+    """Return the first architecture of a configuration, or of a part of one, that the
+    server lists, and its model file.
 
     Both are empty if the server lists none.
     """
@@ -132,25 +132,27 @@ def find_file(runtime: str, config: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def find_file_of_whole(runtime: str, part: Mapping[str, Any]) -> tuple[str, str]:
+def find_file_of_whole(
+    runtime: str, language_part: Mapping[str, Any]
+) -> tuple[str, str]:
     """Return the architecture and the model file of the whole model of a language part.
 
     A file that describes only the language part of such a model names no architecture
     that the server lists.
     """
-    for whole in families.list_wholes(str(part.get("model_type"))):
+    for whole in families.list_wholes(str(language_part.get("model_type"))):
         architecture, file = find_file(runtime, {"model_type": whole})
         if file:
             return architecture, file
     return "", ""
 
 
-def list_architectures(kinds: Iterable[str]) -> list[str]:
+def list_architectures(model_types: Iterable[str]) -> list[str]:
     """Return the classes of model types, first the classes for text, then the classes
     for images.
     """
-    names = [
-        name for model_type in kinds for name in CLASS_OF.get(model_type, "").split()
-    ]
+    names = []
+    for model_type in model_types:
+        names += CLASS_OF.get(model_type, "").split()
     wider = [name.replace("CausalLM", "ConditionalGeneration") for name in names]
     return names + wider

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ropelab.readers import reader, scaling_types
+from ropelab.readers.families import read_table
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
@@ -25,15 +26,11 @@ from ropelab.readers.spec import (
 from ropelab.readers.trace import MAXIMUM, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
 
-# The scalings of the classes that make their tables themselves, by layer type, and the
-# keys of a block that they pass over (modeling_gemma4.py, modeling_laguna.py).
-_GEMMA_4 = {"full_attention": {"proportional"}, "sliding_attention": {"unscaled"}}
-_LAGUNA = {layer: {"unscaled", "pi", "yarn"} for layer in _GEMMA_4}
-OWN_METHODS = {
-    "gemma4_text": _GEMMA_4,
-    "gemma4_unified_text": _GEMMA_4,
-    "laguna": _LAGUNA,
-}
+_NAMES = read_table("names")["tensorrt"]
+# The scalings of the classes that make their tables themselves, by model type and layer
+# type.
+OWN_METHODS: dict[str, dict[str, list[str]]] = _NAMES["own_methods"]
+# The keys of a block that these classes pass over.
 PASSED_OVER = ("mscale", "mscale_all_dim", "truncate")
 
 
@@ -125,6 +122,7 @@ def read_own_tables(
     specs = Transformers5().read(trace)
     block = trace.block("rope_parameters") or {}
     for layer, spec in specs.items():
+        # The name of the scaling without its parameters.
         method = spec.method.partition("(")[0]
         is_passed_over = any(key in block[layer] for key in PASSED_OVER)
         if method not in own_methods[layer] or is_passed_over:

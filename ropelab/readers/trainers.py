@@ -32,6 +32,8 @@ from ropelab.readers.transformers4 import Transformers4
 # setting.
 FLAGS: dict[str, str] = read_table("trainers")["flags"]
 SWITCHES: dict[str, str] = read_table("trainers")["switches"]
+# The model types of Megatron-Bridge: those that were read, and those with YaRN.
+BRIDGED: dict[str, list[str]] = read_table("trainers")["bridged"]
 # The scaling types that LLaMA-Factory offers.
 LLAMAFACTORY = ("linear", "dynamic", "yarn", "llama3")
 
@@ -129,7 +131,7 @@ def extend_length(trace: Trace, scaling_type: str) -> dict[str, Any]:
 class MegatronBridge(Reader):
     """Megatron-LM's GPT model, as Megatron-Bridge (verl, NeMo-RL) builds it from a file."""
 
-    model_types = tuple(read_table("trainers")["bridged"]["types"])
+    model_types = tuple(BRIDGED["types"])
     refusal_of_model = "of Megatron-Bridge the class for '{}' was not read"
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
@@ -158,10 +160,7 @@ def make_bridged_yarn(settings: Settings) -> MadeScaling:
     if has_mscales:
         attention = scaling_types.mscale_ratio(settings, factor)
 
-    if (
-        settings.trace.model_type
-        in read_table("trainers")["bridged"]["types_with_yarn"]
-    ):
+    if settings.trace.model_type in BRIDGED["types_with_yarn"]:
         return scaling_types.make_yarn(settings, factor, attention)
     # Other bridges set the numbers of YaRN, and position_embedding_type to 'rope':
     # frequencies are then plain, and attention still has the factor.

@@ -269,9 +269,9 @@ class Transformers5(Transformers):
 
 
 def drop_absent_layers(trace: Trace, specs: dict[str, RopeSpec]) -> dict[str, RopeSpec]:
-    """Return the specs without the layer types that a file's list of layers has not.
+    """Return the specs of the layer types that are in the file's list of layers.
 
-    The rotary class makes no table for them.
+    The rotary class makes no table for other layer types. Without a list all specs stay.
     """
     types = trace.language_part.get("layer_types")
     if not isinstance(types, list):

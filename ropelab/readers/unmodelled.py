@@ -108,8 +108,8 @@ def check_language_part(runtime: Runtime, trace: Trace, named: list[str]) -> Non
         has_part = trace.prefix.startswith(own_key)
     elif trace.prefix:
         keys = {"text_config", families.OLDER_TEXT_KEYS.get(outer_type)}
-        # A server may have a configuration class of its own.
-        for table in ("parts", "other_parts"):
+        # A server's own configuration class may have the part under another key.
+        for table in ("parts", "parts_with_fallback"):
             keys.add(SERVED.get(runtime.name, {}).get(table, {}).get(outer_type))
         # llama.cpp's converter goes by these keys, whatever the type.
         is_converted = runtime.name in ("llama.cpp", "ollama")
