@@ -396,8 +396,8 @@ def check_absolute_too(
         changes.append(arrays.max_abs(moved_outputs - outputs_at_start))
 
     what = "a rotated vector at positions 5 and 10 (root mean square)"
-    measured = f"{{:.2f}} apart, of a length of {math.sqrt(HEAD):g}"
-    findings.add_above(what, rotation_difference, EXACT, measured)
+    template = f"{{:.2f}} apart, of a length of {math.sqrt(HEAD):g}"
+    findings.add_above(what, rotation_difference, EXACT, template)
     what = "weight of the first of n + 1 equal tokens under a causal mask"
     measured = f"1/(n + 1): {distinct_weights} values at {TOKENS} positions"
     findings.add_part(what, measured, distinct_weights == TOKENS, distinct_weights)
@@ -468,8 +468,8 @@ def check_either_direction(
         f" {distance} (root mean square over normal q and k)"
     )
     typical = _compute_typical_change(2 * distance * arrays.frequencies(HEAD, BASE))
-    measured = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
-    findings.add_at_most(what, typical, EXACT, measured, role="limit")
+    template = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
+    findings.add_at_most(what, typical, EXACT, template, role="limit")
 
 
 @claim("script-equal-scores")
@@ -588,9 +588,9 @@ def check_reach_of_segments(
     last_output = compute_last_output(embeddings)
     farthest = 0
     for distance in range(tokens):
-        changed_text = embeddings.copy()
-        changed_text[-1 - distance] *= -1
-        changed_output = compute_last_output(changed_text)
+        changed_embeddings = embeddings.copy()
+        changed_embeddings[-1 - distance] *= -1
+        changed_output = compute_last_output(changed_embeddings)
         if arrays.max_abs(changed_output - last_output) > 0:
             farthest = distance
 

@@ -170,11 +170,11 @@ def compare_after_period(
     findings.expected = f"the code repeats after {period:,.0f} tokens"
     what = f"largest change of a feature after {period:,.0f} tokens, d = {width}"
     size = "0 within rounding" if change <= bound else "{:.2g}"
-    text = (
+    template = (
         f"{size} ({whole_multiples} of {len(ratios)} are whole multiples of the least"
         " frequency)"
     )
-    findings.add_at_most(what, change, bound, text)
+    findings.add_at_most(what, change, bound, template)
     findings.series["sinusoid_sum"] = make_sum_series()
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.leading import find_leads
 from ropelab.runs.sentences import split_verdict
-from ropelab.runs.tables import Tables, write_markdown
-from ropelab.show.gallery import escape
+from ropelab.runs.tables import Tables
+from ropelab.show.gallery import write_plain_table
 from ropelab.show.intervals import join_intervals
 from ropelab.show.page.shown import ShownRun
 from ropelab.show.terminal import format_value
@@ -23,8 +23,8 @@ ENDINGS = {
     "markdown": "md",
     "parquet": "parquet",
 }
-# The characters to which LaTeX gives a meaning, each with the words that print it.
-LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
+# The characters to which LaTeX gives a meaning, each with the command that prints it.
+LATEX_COMMANDS = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -83,7 +83,7 @@ def escape_latex(text: str) -> str:
     >>> escape_latex("50 % of a_b")
     '50 \\\\% of a\\\\_b'
     """
-    letters = [LATEX.get(letter, letter) for letter in _write_cell(text)]
+    letters = [LATEX_COMMANDS.get(letter, letter) for letter in _write_cell(text)]
     return "".join(letters)
 
 
@@ -96,9 +96,7 @@ def _encode_latex(table: pd.DataFrame) -> bytes:
 
 
 def _encode_markdown(table: pd.DataFrame) -> bytes:
-    # Nor must texts become links or HTML where Markdown is shown.
-    titled = table.rename(columns=lambda name: escape(_write_title(name)))
-    lines = write_markdown(titled, lambda value: escape(format_value(value)))
+    lines = write_plain_table(table)
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -78,8 +78,20 @@ def write_table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     table = join_intervals(pd.DataFrame(records, dtype=object))
     if len(table):
         table = table.dropna(axis="columns", how="all")
-    table = table.rename(columns=escape)
-    return write_markdown(table, lambda value: escape(format_value(value)))
+    return write_plain_table(table)
+
+
+def write_plain_table(table: pd.DataFrame) -> Iterator[str]:
+    """Return the lines of a table in Markdown. Its texts and the names of its columns are
+    plain words (see `escape`).
+    """
+    # `_` in a name is printed as a space. Escaped, it would leave its backslash behind.
+    titled = table.rename(columns=lambda name: _write_cell(str(name).replace("_", " ")))
+    return write_markdown(titled, _write_cell)
+
+
+def _write_cell(value: object) -> str:
+    return escape(format_value(value))
 
 
 def _write_address(path: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from ropelab.restate import restate
-from ropelab.show.gallery import write_index
+from ropelab.show.gallery import write_index, write_table
 from tests.show.made import NASTY, accuracies, claims, write_run
 from tests.texts import mentions
 
@@ -149,6 +149,12 @@ def test_a_column_without_any_value_is_left_out(tmp_path: Path) -> None:
     write_run(tmp_path, "a-1", tables, "ropelab claims", summary=summary)
     text = write_index(tmp_path).read_text()
     assert "| method | copy |" in text
+
+
+def test_underscores_at_the_ends_of_a_column_leave_no_backslash() -> None:
+    head, _, row = write_table([{"_nll_": "_a_"}])
+    assert head.split() == ["|", "nll", "|"]
+    assert row == r"| \_a\_ |"
 
 
 def test_the_index_of_the_reference_links_what_is_there():

@@ -27,14 +27,6 @@ K = complex(0.8, 0.6)
 THETA = math.radians(30)
 POSITION_PAIRS = ((5, 8), (3, 6))
 
-
-def _name_example(theta: float = THETA) -> str:
-    """Name the vectors of the example, and the turn of a token."""
-    q = f"({Q.real:g}, {Q.imag:g})"
-    k = f"({K.real:g}, {K.imag:g})"
-    return f"q = {q} and k = {k}, {math.degrees(theta):.4g} degrees per token"
-
-
 # The features of a head, the base of its frequencies, and the number of random vectors.
 HEAD = 32
 BASE = 10000.0
@@ -45,6 +37,13 @@ DISTANCE = 3
 
 
 # One pair of features
+
+
+def _name_example(theta: float) -> str:
+    """Name the vectors of the example, and the turn of a token."""
+    q = f"({Q.real:g}, {Q.imag:g})"
+    k = f"({K.real:g}, {K.imag:g})"
+    return f"q = {q} and k = {k}, {math.degrees(theta):.4g} degrees per token"
 
 
 def _rotate(v: complex, angle: float) -> complex:

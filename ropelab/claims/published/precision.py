@@ -66,8 +66,8 @@ def measure_angle_errors(
         worst_angle = find_worst_angle(preset, length)
         role: Role = "part" if length == FLOAT32_LENGTH else "limit"
         what = f"worst angle error up to {length:,}"
-        measured = f"{{:.2g}} rad at {worst_angle.position} (pair {worst_angle.pair})"
-        findings.add_at_most(what, worst_angle.error_rad, ANGLE_RAD, measured, role)
+        template = f"{{:.2g}} rad at {worst_angle.position} (pair {worst_angle.pair})"
+        findings.add_at_most(what, worst_angle.error_rad, ANGLE_RAD, template, role)
 
     implementation = make_preset_chain(preset)
     octaves = find_worst_by_octave(implementation, 0, max(lengths))

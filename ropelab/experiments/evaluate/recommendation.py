@@ -14,6 +14,7 @@ from ropelab.math.scaling.plan import write_as_typed
 from ropelab.models.methods.method import Scaled
 from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import UNDECIDABLE
+from ropelab.models.tasks.config import TASKS_WITH_KEYS
 from ropelab.models.tasks.plans import make_task_beyond_training
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, label_method
@@ -140,7 +141,7 @@ def average_values(tables: Tables, task: str, length: int) -> pd.DataFrame:
         table = tables[f"{task}_accuracy"]
         column = "accuracy"
         rows = table[table["context_tokens"] == length]
-        if task not in task_tables.TASKS_WITH_KEYS:
+        if task not in TASKS_WITH_KEYS:
             rows = rows[rows["distance_tokens"] == rows["distance_tokens"].max()]
     rows = rows[rows["arm"] != ROUNDED]
     return task_tables.average_with_intervals(rows, column, "value")

@@ -10,6 +10,7 @@ import pandas as pd
 
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as task_tables
+from ropelab.models.tasks.config import TASKS_WITH_KEYS
 from ropelab.models.tasks.divergence import describe_divergence, shorten_divergence
 from ropelab.models.tasks.rounded import describe_casts
 from ropelab.runs import labels
@@ -66,7 +67,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     tasks = task_tables.list_retrieval_tasks(tables)
     for task in tasks:
         table = select_longest_context(tables[f"{task}_accuracy"])
-        if task in task_tables.TASKS_WITH_KEYS:
+        if task in TASKS_WITH_KEYS:
             name = f"{task} @{table['context_tokens'].iloc[0]}"
             columns.append(task_tables.average_with_intervals(table, "accuracy", name))
             continue
@@ -113,7 +114,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
 
     longest = select_longest_context(table)
     context = longest["context_tokens"].iloc[0]
-    if task in task_tables.TASKS_WITH_KEYS:
+    if task in TASKS_WITH_KEYS:
         # Pass keys are compared over all depths at once.
         distance = context
         where = f"in {context} tokens"
@@ -165,7 +166,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
 def _has_learned(table: pd.DataFrame, task: str, trained_len: int) -> bool:
     """Return True if some method does the task inside the trained length."""
     at_trained_len = table[table["context_tokens"] == trained_len]
-    if task not in task_tables.TASKS_WITH_KEYS:
+    if task not in TASKS_WITH_KEYS:
         is_half = at_trained_len["distance_tokens"] == trained_len // 2
         at_trained_len = at_trained_len[is_half]
 
@@ -332,7 +333,7 @@ def explain_columns(tables: Tables) -> dict[str, str]:
     for task in task_tables.list_retrieval_tasks(tables):
         table = select_longest_context(tables[f"{task}_accuracy"])
         context = table["context_tokens"].iloc[0]
-        if task in task_tables.TASKS_WITH_KEYS:
+        if task in TASKS_WITH_KEYS:
             explained[f"{task} @{context}"] = f"share found in {context} tokens"
         else:
             explained[f"{task} @N"] = f"share found at N tokens back in {context}"

@@ -140,8 +140,9 @@ Depths = Annotated[
     EvaluationField[Naturals],
     Field(description="depths of a pass key in its text, in percent"),
 ]
-# The tasks whose keys and lists stand at depths of a text.
-TASKS_WITH_DEPTHS = {"passkey", "multiquery", "indexing", "keyed"}
+# The tasks that ask for a value by its key, or by its place in a list. The keys and lists
+# stand at depths of a text.
+TASKS_WITH_KEYS = ("passkey", "multiquery", "indexing", "keyed")
 # The largest number of depths. Each key needs one of sixteen names
 # (ropelab/models/tasks/needles.py).
 MOST_DEPTHS = 16
@@ -309,8 +310,8 @@ def list_idle_fields(config: EvaluationConfig) -> dict[str, str]:
     if set(config.tasks) == {"text"}:
         idle_fields["sequences"] = "other tasks than text"
     fields = type(config).model_fields  # type: ignore[attr-defined]
-    if "depths" in fields and TASKS_WITH_DEPTHS.isdisjoint(config.tasks):
-        idle_fields["depths"] = f"the tasks {', '.join(sorted(TASKS_WITH_DEPTHS))}"
+    if "depths" in fields and not set(TASKS_WITH_KEYS) & set(config.tasks):
+        idle_fields["depths"] = f"the tasks {', '.join(TASKS_WITH_KEYS)}"
     if "offsets" in fields and not getattr(config, "casts", ()):
         idle_fields["offsets"] = "--casts"
     return idle_fields

@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ropelab.models.tasks.config import DOES, EvaluationConfig
+from ropelab.models.tasks.config import DOES, TASKS_WITH_KEYS, EvaluationConfig
 from ropelab.runs.comparisons import Measure, Pair, compare, describe_significance
 from ropelab.runs.labels import CACHE, ROUNDED, label_method, label_rows
 from ropelab.runs.sentences import join_sentences, write_with_interval
@@ -69,8 +69,6 @@ PLACE = ["distance_tokens", "context_tokens"]
 ROW = ["method", "factor", "seed", "arm"]
 # The columns that identify a comparison.
 COMPARISON = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
-# Tasks that ask for a value by its key.
-TASKS_WITH_KEYS = ("passkey", "multiquery", "indexing", "keyed")
 # The status of a task whose rows are compared.
 OK = "ok"
 # The results of a task, by the name of the table that its cells made. A table has a row
