@@ -1,5 +1,5 @@
-"""README.md, docs/findings.md and what `emit` and `base` quote of them: templates in
-docs/templates, numbers from committed tables.
+"""README.md, docs/commands.md, docs/findings.md and what `emit` and `base` quote of
+them: templates in docs/templates, numbers from committed tables.
 
     python tools/docs.py            name the files that differ from what the tables say
     python tools/docs.py --write    write them (`make docs`)
@@ -33,6 +33,7 @@ REFERENCE = ROOT / "results" / "reference"
 TEMPLATES = ROOT / "docs" / "templates"
 TARGETS = {
     "README.md": "README.md",
+    "commands.md": "docs/commands.md",
     "findings.md": "docs/findings.md",
     "observed.toml": "ropelab/cli/observed.toml",
 }
