@@ -23,8 +23,9 @@ def test_every_experiment_is_a_function():
         assert callable(getattr(ropelab, name.replace("-", "_")))
 
 
-def test_the_readme_names_the_command_that_lists_every_method(capsys):
-    assert "`ropelab methods`" in (Path(__file__).parents[1] / "README.md").read_text()
+def test_the_page_of_commands_names_the_one_that_lists_every_method(capsys):
+    page = Path(__file__).parents[1] / "docs" / "commands.md"
+    assert "`ropelab methods`" in page.read_text()
     with pytest.raises(SystemExit):
         main(["methods"])
     listed = capsys.readouterr().out.split()
