@@ -78,7 +78,7 @@ def check(
     expected = choose_layer(layers, layer_type)
     if is_folder:
         with use_library_defaults():
-            return check_folder(path, layers, expected, dtype, tolerance)
+            return check_folder(path, layers, expected, dtype, tolerance, layer_type)
 
     def ask(spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
         return ask_in_process(target, spec, positions)
@@ -101,8 +101,11 @@ def check_folder(
     expected: Expected,
     dtype: str,
     tolerance: float,
+    layer_type: str,
 ) -> Check:
-    """Judge transformers' own rotary class, built from the folder's config.json."""
+    """Judge transformers' own rotary class, built from the folder's config.json: one
+    layer type, or all of them if `layer_type` is empty.
+    """
     if expected.is_of_images:
         return check_encoder(folder, expected, dtype)
     module = build_rotary(folder)
@@ -124,12 +127,19 @@ def check_folder(
                 f" {', '.join(layers_of_class) or 'none of them'}: give its own --config,"
                 " or none"
             )
+        if layer_type:
+            if layer_type not in layers_of_class:
+                raise InputError(
+                    f"the class in {folder} makes no tables for {layer_type}: --layer-type"
+                    f" may be {', '.join(layers_of_class)}"
+                )
+            layers_of_class = {layer_type: expected}
 
     checks = {}
     for name, expected_of_layer in layers_of_class.items():
         checks[name] = check_class(module, expected_of_layer, dtype, tolerance, name)
     result = combine(checks)
-    if VISION not in layers or result.wrong:
+    if VISION not in layers or layer_type or result.wrong:
         return result
 
     encoder = check_encoder(folder, layers[VISION], dtype)

@@ -26,7 +26,7 @@ from ropelab.conformance.prompts import Segment, read_segments
 from ropelab.conformance.vectors import ABOUT, make_vectors
 from ropelab.readers.axes import read_prompt_rule
 from ropelab.readers.spec import RefusedError, require_whole
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, say
 from ropelab.runs.files import MOST_BYTES, parse, read_regular
 
 
@@ -58,6 +58,13 @@ def check_arrays(
             path.parent / ABOUT, length, layer_type
         )
     arrays = stored.read_arrays(path)
+    if length is not None:
+        if config:
+            layers_as_claimed = expect_config(config, whole_config, None)
+            as_claimed = choose_layer(layers_as_claimed, layer_type)
+        else:
+            as_claimed, _, _ = expect_kit(path.parent / ABOUT, None, layer_type)
+        say_idle_length(expected, as_claimed)
 
     checks = check_stored_axes(path, arrays, expected, whole_config, prompt)
     if any(part.endswith(axes_sheet.AT_AXES) for part in checks):
@@ -80,6 +87,21 @@ def check_arrays(
         part = "cos and sin" if checks else ""
         checks[part] = diagnose(tables, expected, tolerance)
     return combine(checks)
+
+
+def say_idle_length(expected: Expected, as_claimed: Expected) -> None:
+    """Say that --length has no effect, if the rotation is the one of the length that
+    the configuration, or the kit, has.
+    """
+    is_same = (
+        np.array_equal(expected.inv_freq, as_claimed.inv_freq)
+        and expected.spec.attention_factor == as_claimed.spec.attention_factor
+    )
+    if is_same and expected.length != as_claimed.length:
+        say(
+            "--length has no effect: arrays hold their own positions, and this rotation"
+            f" is the same at {expected.length} tokens as at {as_claimed.length}"
+        )
 
 
 def leave_out_axes(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -46,6 +46,13 @@ def test_every_layer_type_is_looked_at(tmp_path: Path) -> None:
     assert mentions(answer, *layer_types, "within 0.01 rad")
 
 
+def test_one_layer_type_is_looked_at_where_it_is_named(tmp_path: Path) -> None:
+    config("gemma3_text", **ARCHITECTURES["gemma3_text"]).save_pretrained(tmp_path)
+    answer = check(str(tmp_path), layer_type="sliding_attention").answer
+    assert mentions(answer, "sliding_attention", "within 0.01 rad")
+    assert "full_attention" not in answer
+
+
 def test_a_configuration_with_other_layer_types_is_refused(tmp_path: Path) -> None:
     """The class of the folder has no table for the layers of the configuration."""
     gemma = tmp_path / "gemma"

@@ -118,3 +118,23 @@ def test_other_shapes_are_refused_in_one_line(
     with pytest.raises(InputError, match=says) as caught:
         checked(tmp_path, arrays)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "is_said"),
+    [(None, True), ({"rope_type": "dynamic", "factor": 4.0}, False)],
+    ids=["the same at every length", "dynamic"],
+)
+def test_a_length_that_changes_nothing_is_said_to_have_no_effect(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    scaling: dict[str, Any] | None,
+    is_said: bool,
+) -> None:
+    checked(
+        tmp_path, {"cos_sin_cache": cache(THETA)}, {**PLAIN, "rope_scaling": scaling}
+    )
+    assert not capsys.readouterr().err
+    config = str(tmp_path / "config.json")
+    check(str(tmp_path / "dump.npz"), config=config, length=65536)
+    assert ("--length has no effect" in capsys.readouterr().err) is is_said

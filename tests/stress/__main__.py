@@ -36,6 +36,9 @@ IDEAS = (
     "servers",
     "settings",
     "parts",
+    "interrupts",
+    "beside",
+    "options",
 )
 TALLY = Path(__file__).parent / "tally.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "promises.md"
