@@ -13,7 +13,12 @@ from ropelab.readers.families import read_table
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
-from ropelab.readers.spec import RefusedError, require_whole
+from ropelab.readers.spec import (
+    RefusedError,
+    RopeSpec,
+    require_whole,
+    shorten_value,
+)
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 
 
@@ -27,6 +32,11 @@ class Exllama(Reader):
     length_keys = (MAXIMUM,)
     default_is_limit = False
     multiplies_unscaled_scores = False
+
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        if trace.family.name == "deepseek_v3":
+            require_one_group(trace)
+        return super().read(trace)
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         where = "rope_parameters"
@@ -60,6 +70,15 @@ class Exllama(Reader):
         # Neighbouring features form a pair only in latent attention, whatever the
         # model.
         return "interleaved" if trace.family.latent else "half"
+
+
+def require_one_group(trace: Trace) -> None:
+    """Raise RefusedError for experts in groups, as architecture/deepseek_v3.py stops."""
+    for key in ("n_group", "topk_group"):
+        groups = trace.get(key)
+        if groups not in (None, 1):
+            trace.mark(key, "refused")
+            raise RefusedError(f"{key} is {shorten_value(groups)}, not 1")
 
 
 @scaling_types.scaling_type("exllamav3", "yarn")

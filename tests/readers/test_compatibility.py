@@ -48,7 +48,45 @@ LLAMA: dict[str, object] = {
 
 
 def test_the_page_is_what_the_readers_read() -> None:
-    assert PAGE.read_text(encoding="utf-8") == write_page(), "make compatibility"
+    stated, text = PAGE.read_text(encoding="utf-8"), write_page()
+    assert list_differences(stated, text) == [], "make compatibility"
+    assert stated == text, "make compatibility"
+
+
+def read_table(text: str) -> dict[tuple[str, str], str]:
+    """Return the cells of a page's table, by model and title of the column."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
+    (header,) = [row for row in rows if row[0] == "model"]
+    cells = {}
+    for row in rows:
+        if len(row) == len(header) and row is not header:
+            for title, cell in zip(header, row, strict=True):
+                cells[row[0], title] = cell
+    return cells
+
+
+def list_differences(stated: str, text: str) -> list[str]:
+    """Name each cell of a page that is not as it should be."""
+    cells, wanted = read_table(stated), read_table(text)
+    differences = []
+    for model, title in sorted(cells.keys() | wanted.keys()):
+        cell = cells.get((model, title), "missing")
+        should = wanted.get((model, title), "missing")
+        if cell != should:
+            differences.append(f"{model}, {title}: {cell!r} should be {should!r}")
+    return differences
+
+
+def test_a_cell_that_is_not_as_read_is_named() -> None:
+    page = "| model | vllm |\n| --- | --- |\n| a | = |\n| b | = |\n"
+    other = page.replace("| b | = |", "| b | reads |")
+    assert list_differences(other, page) == ["b, vllm: 'reads' should be '='"]
+    shorter = page.replace("| b | = |\n", "")
+    assert "b, vllm: 'missing' should be '='" in list_differences(shorter, page)
 
 
 def test_a_hundred_models_each_with_its_source_and_date() -> None:
@@ -95,23 +133,22 @@ ROTATIONS = {
     "Llama-3.1-405B": "500000 | 128 | 131072 | llama3(factor=8)",
     "microsoft/phi-2": "10000 | 32 of 80 | 2048 | unscaled",
     "EleutherAI/pythia-6.9b": "10000 | 32 of 128 | 2048 | unscaled",
+    "meta-llama/Llama-3.3-70B-Instruct": "500000 | 128 | 131072 | llama3(factor=8)",
+    "nvidia/Kimi-K2.5-NVFP4": "50000 | 64 | 262144 | yarn(factor=64,"
+    " attention_factor=1)",
+    "Qwen/Qwen3.5-35B-A3B": "1e7 | 64 of 256 | 262144 | unscaled",
+    "zai-org/GLM-5.1": "1e6 | 64 | 202752 | unscaled",
+    "zai-org/GLM-5.2": "8e6 | 64 | 1048576 | unscaled",
     "Qwen/Qwen3-235B-A22B": "1e6 | 128 | 40960 | unscaled",
 }
 
 
 def read_columns(*titles: str) -> dict[str, tuple[str, ...]]:
     """Return the cells of the page's rows in some columns, by the model of the row."""
-    rows = [
-        [cell.strip() for cell in line.strip("|").split(" | ")]
-        for line in PAGE.read_text(encoding="utf-8").splitlines()
-        if line.startswith("| ")
-    ]
-    (header,) = [row for row in rows if row[0] == "model"]
-    columns = [header.index(title) for title in titles]
+    cells = read_table(PAGE.read_text(encoding="utf-8"))
     found = {}
-    for row in rows:
-        if len(row) == len(header):
-            found[row[0]] = tuple(row[column] for column in columns)
+    for model in dict.fromkeys(model for model, _ in cells):
+        found[model] = tuple(cells[model, title] for title in titles)
     return found
 
 
@@ -129,12 +166,17 @@ def test_the_columns_of_the_rotation() -> None:
 
 def find_file(model: PublishedConfig) -> Path | None:
     """Return the whole file of a model beside the checkout; None: it is not there."""
+    # A model's row is compared with the file of the source that the row names.
+    files = []
+    if "ai-dynamo/aiconfigurator" in model.source:
+        files.append(f"aic_{model.name.replace('/', '--')}.json")
+    _, is_from_ome, name = model.source.rpartition("sgl-project/ome pkg/hfutil/")
+    if is_from_ome:
+        files.append(f"ome_{Path(name).name}")
     for parent in Path(__file__).parents:
-        folder = parent / "shared" / "configs-real"
-        _, _, name = model.source.rpartition("testdata/")
-        for file in (f"ome_{name}", f"aic_{model.name.replace('/', '--')}.json"):
-            if (folder / file).is_file():
-                return folder / file
+        for file in files:
+            if (parent / "shared" / "configs-real" / file).is_file():
+                return parent / "shared" / "configs-real" / file
     return None
 
 
@@ -220,6 +262,112 @@ def test_counts_add_up(runtime: str) -> None:
     assert sum(count_verdicts(lines, runtime).values()) == len(known)
 
 
+# Every cell that is not 'agrees', 'reads' or 'not read', worked out from the sources of the
+# releases and from the facts of the models, and not from the readers. Of a difference:
+# code and words.
+TRUNCATED = "W05 frequencies up to x1.76, from 46"
+ONE_TABLE = "W05 frequencies up to x30, from 1"
+REFUSES = "E02 "
+DIFFERENT_CELLS = {
+    # The converter has no field for truncate (llama.cpp, ollama); create_sinusoidal_
+    # positions_yarn and YarnRoPE round the ends of the ramp to whole pairs.
+    ("gpt-oss-120b", "llama.cpp"): TRUNCATED,
+    ("gpt-oss-120b", "mlx-lm"): TRUNCATED,
+    ("gpt-oss-120b", "ollama"): TRUNCATED,
+    ("gpt-oss-120b", "tensorrt-llm"): TRUNCATED,
+    ("openai/gpt-oss-20b", "llama.cpp"): TRUNCATED,
+    ("openai/gpt-oss-20b", "mlx-lm"): TRUNCATED,
+    ("openai/gpt-oss-20b", "ollama"): TRUNCATED,
+    ("openai/gpt-oss-20b", "tensorrt-llm"): TRUNCATED,
+    # layers/rotary.py passes at type linear.
+    ("google/gemma-3-4b-it", "tgi"): "E08 frequencies up to x8, from 1",
+    # kimi_k25.py has deepseek_v3.py's arguments, which know no rope_parameters.
+    ("nvidia/Kimi-K2.7-Code-NVFP4", "mlx-lm"): "E08 frequencies up to x64, from 2",
+    # minicpm3.py has a default of its own, and the file has no base.
+    ("MiniCPM3-4B", "mlx-lm"): "E03 base 1e6, not 10000",
+    # SuScaledRoPE and ExLlamaV3 take the long factors at every length, as do
+    # TensorRT-LLM's tables.
+    ("Phi-3", "mlx-lm"): ONE_TABLE,
+    ("Phi-3", "exllamav3"): ONE_TABLE,
+    ("Phi-3", "tensorrt-llm"): ONE_TABLE,
+    # PhimoeRotaryEmbedding of transformers 5 calls its function without a length, so
+    # that it has the short factors at every length.
+    (
+        "Phi-3.5-MoE",
+        "transformers-4.57",
+    ): "W05 frequencies up to x31.9, from 1 of 262144",
+    ("Phi-3.5-MoE", "llama.cpp"): "W05 frequencies up to x31.9, from 1 of 262144",
+    ("Phi-3.5-MoE", "mlx-lm"): "W05 frequencies up to x31.9, from 1",
+    # architecture/deepseek_v3.py asserts n_group and topk_group of 1; theirs are 8 and 4.
+    ("deepseek-ai/DeepSeek-R1", "exllamav3"): REFUSES,
+    ("DeepSeek-V3", "exllamav3"): REFUSES,
+    ("nvidia/DeepSeek-V3.1-NVFP4", "exllamav3"): REFUSES,
+    # convert_phi3.go writes empty factors, whose shape llama.cpp refuses.
+    ("microsoft/Phi-3-mini-4k-instruct", "ollama"): REFUSES,
+}
+
+
+def test_the_cells_that_differ_are_those_that_the_sources_give() -> None:
+    found = {}
+    for line in compare_models(read_published(FILE)[1]):
+        for runtime, cell in line.cells.items():
+            if cell.verdict in ("differs", "refuses"):
+                found[line.model.name, runtime] = f"{cell.code} {cell.words}"
+    assert found == DIFFERENT_CELLS
+
+
+def find_model_of_row(name: str) -> str:
+    """Return the name of a model without owner, number format and tuning."""
+    short = name.rpartition("/")[2].lower().removesuffix(" (ome)")
+    short = short.removeprefix("meta-")
+    return re.sub(r"(-(nvfp4|fp8|bf16|static-pertensor|instruct|it))+$", "", short)
+
+
+def test_rows_of_one_model_say_the_same() -> None:
+    """Files of one model in several formats, or of several sources, rotate alike."""
+    first: dict[str, tuple[str, object]] = {}
+    compared = 0
+    for line in compare_models(read_published(FILE)[1]):
+        if line.spec is None:
+            continue
+        spec = line.spec
+        verdicts = {name: each.verdict for name, each in line.cells.items()}
+        rotation = (spec.base, spec.rotary_dim, spec.head_dim, spec.method)
+        facts = (rotation, line.layers, verdicts)
+        model = find_model_of_row(line.model.name)
+        name, other = first.setdefault(model, (line.model.name, facts))
+        compared += name != line.model.name
+        assert facts == other, (line.model.name, name)
+    assert compared >= 12
+
+
+def test_every_qwen3_vl_has_the_sections_of_its_axes() -> None:
+    """The published files have them; two collections of files have rows without."""
+    for model in read_published(FILE)[1]:
+        if model.config["model_type"] in ("qwen3_vl", "qwen3_vl_moe"):
+            block = model.config["text_config"].get("rope_scaling", {})
+            assert block.get("mrope_section") == [24, 20, 20], model.name
+
+
+def test_exllama_stops_at_experts_in_groups() -> None:
+    """architecture/deepseek_v3.py:57 of exllamav3 1.6.5; without the keys there is one."""
+    _, models = read_published(FILE)
+    config = next(each.config for each in models if each.name == "DeepSeek-V3")
+    single = {**config, "n_group": 1, "topk_group": None}
+    assert line_of({**config}).cells["exllamav3"].verdict == "refuses"
+    assert line_of({**single, "topk_group": 4}).cells["exllamav3"].verdict == "refuses"
+    assert line_of(single).cells["exllamav3"].verdict == "agrees"
+    reading = registry.read(registry.RUNTIMES["exllamav3"], config)
+    assert reading.problem == "n_group is 8, not 1"
+
+
+@pytest.mark.parametrize("model_type", ["granite", "olmo2", "deepseek_v2"])
+def test_types_without_a_file_in_exllama_are_not_read(model_type: str) -> None:
+    """exllamav3/architecture of 1.6.5 has no file for them."""
+    config = {**LLAMA, "model_type": model_type, "qk_rope_head_dim": 64}
+    assert line_of(config).cells["exllamav3"].verdict == "not read"
+
+
 def read_spec(**changes: object) -> RopeSpec:
     """Return the rotation of a Llama by its own class."""
     spec = line_of({**LLAMA, **changes}).spec
@@ -250,6 +398,9 @@ def test_no_runtime_is_left_out_but_older_releases() -> None:
 
 def test_no_published_model_is_lost() -> None:
     _, models = read_published(FILE)
+    listed = Path(__file__).with_name("published_models.txt")
+    once_there = listed.read_text(encoding="utf-8").splitlines()
+    assert {*once_there} - {model.name for model in models} == set()
     assert len(models) >= 108
 
 
