@@ -115,6 +115,13 @@ def test_a_run_between_two_renames_is_not_left_out(run, monkeypatch):
     assert folder == run
 
 
+def test_a_sweep_finds_a_run_between_two_renames(run):
+    results = run.parent.parent
+    before = store.hash_manifests(results, [run])
+    run.rename(run.with_name(f".{run.name}.old"))
+    assert store.hash_manifests(results, [run]) == before
+
+
 def start(target: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=target)
     thread.start()

@@ -392,7 +392,12 @@ def hash_manifests(results: Path, folders: Iterable[Path]) -> dict[str, str]:
     """
     hashes = {}
     for folder in folders:
-        manifest = (folder / RUN.file).read_bytes()
+        try:
+            manifest = (folder / RUN.file).read_bytes()
+        except FileNotFoundError:
+            # Another process may be between the two renames that replace the run.
+            _put_back(folder)
+            manifest = (folder / RUN.file).read_bytes()
         relative_path = folder.relative_to(results).as_posix()
         hashes[relative_path] = sha256(manifest).hexdigest()
     return hashes
