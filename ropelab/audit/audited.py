@@ -186,6 +186,16 @@ def read_by_runtimes(
     return tuple(readings)
 
 
+def list_idle_runtimes(names: Sequence[str], audits: Sequence[FileAudit]) -> list[str]:
+    """Return the names and prefixes of runtimes, as typed, of which no runtime reads a
+    file of this kind.
+    """
+    readers: set[str] = set()
+    for audit in audits:
+        readers |= {reading.runtime.name for reading in audit.readings}
+    return [name for name in names if not registry.select_named(name, readers)]
+
+
 def list_idle_flags(text: str, audits: Sequence[FileAudit]) -> list[str]:
     """Return the flags of a server without which every audited runtime computes the
     same.

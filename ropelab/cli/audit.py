@@ -20,6 +20,7 @@ from ropelab.cli.outcome import STATUS_OF_FINDINGS, print_document, print_line
 from ropelab.runs.errors import InputError, check_known, say
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import write_count
+from ropelab.runs.spelling import split_named
 
 if TYPE_CHECKING:
     from ropelab.audit.audited import FileAudit
@@ -113,9 +114,11 @@ def audit(
 
     if dtype and not shows_precision:
         say("--dtype has no effect: it is for --verbose and --json")
-    if flags:
-        from ropelab.audit.audited import list_idle_flags
+    from ropelab.audit.audited import list_idle_flags, list_idle_runtimes
 
+    for name in list_idle_runtimes(split_named(runtime), report.audits):
+        say(f"{name} is left out: ropelab has no reader of such files for it")
+    if flags:
         for flag in list_idle_flags(flags, report.audits):
             say(f"{flag} changes nothing that the audited runtimes compute")
     if form == "sarif":

@@ -27,7 +27,7 @@ from ropelab.runs.cell import Progress, silent
 from ropelab.runs.config import Config, Label, read_toml, respell, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, check_known, say
-from ropelab.runs.folders import check_own
+from ropelab.runs.folders import check_own, lock_folder
 from ropelab.runs.interrupts import interrupt
 from ropelab.runs.sentences import write_count
 from ropelab.runs.spelling import ROTARY_SHARE, make_flag
@@ -318,7 +318,9 @@ def _choose_more_figures(options: Options) -> Callable[[Run], object]:
     def draw(run: Run) -> None:
         if run.folder and not has_only_defaults:
             files = drawn.encode_figures(run.figures(style), formats, style)
-            drawn.write_files(files, run.folder / "figures")
+            # Another process may replace the folder of the run at the same time.
+            with lock_folder(run.folder):
+                drawn.write_files(files, run.folder / "figures")
 
     return draw
 

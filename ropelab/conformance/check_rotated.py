@@ -112,7 +112,10 @@ def describe_within(
     errors = measure_errors(differences)
     for kind, bound in bounds.items():
         if (errors <= bound).all():
-            worst = int((errors - bound).argmax())
+            # The bound grows with the position, so errors are compared as shares of it. A
+            # bound of 0, of a vector of zeros, has an error of 0.
+            shares = errors / np.maximum(bound, np.finfo(np.float64).tiny)
+            worst = int(shares.argmax())
             largest = (
                 f"{errors[worst]:.2g}, allowed {bound[worst]:.2g}, at position"
                 f" {positions[worst]}"

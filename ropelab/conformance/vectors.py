@@ -28,7 +28,7 @@ from ropelab.readers.spec import GAINS, SHAPE, RopeSpec
 from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
-from ropelab.runs.folders import check_own, replace_file
+from ropelab.runs.folders import check_own, lock_users_folder, replace_file
 from ropelab.runs.rows import Result, Rows
 
 # Positions around the ends of number formats and tables. Those around the ends of the
@@ -97,6 +97,7 @@ def vectors(
     layer_rows: list[dict[str, Any]] = []
     budget_rows: list[dict[str, Any]] = []
     mistake_rows: list[dict[str, Any]] = []
+    kits: list[tuple[Path, Mapping[str, np.ndarray], Facts]] = []
     for name, expected in layers.items():
         folder = Path(out)
         if len(layers) > 1:
@@ -111,13 +112,22 @@ def vectors(
             facts[key] = getattr(expected.spec, key)
         if expected.rotating and not all(expected.rotating):
             facts["unrotated_layers"] = list_unrotated(expected.rotating)
-        write(folder, arrays, {**facts, "mistakes": says}, whole_config)
+        kits.append((folder, arrays, {**facts, "mistakes": says}))
 
         layer_rows.append(facts)
         budget_rows += list_budgets(name, arrays)
         for mistake, sentence in says.items():
             row = {"layer_type": name, "name": mistake, "says": sentence}
             mistake_rows.append(row)
+
+    # The folders of all layer types are written under one lock. So two commands that
+    # write here at once leave the kit of one configuration.
+    try:
+        with lock_users_folder(Path(out)):
+            for folder, arrays, about in kits:
+                write(folder, arrays, about, whole_config)
+    except OSError as error:
+        raise InputError(f"cannot write to {out}: {error.strerror or error}") from None
 
     folders = tuple(row["folder"] for row in layer_rows)
     rows = {"layers": layer_rows, "budgets": budget_rows, "mistakes": mistake_rows}

@@ -129,6 +129,19 @@ EXPORTERS = _read_group("exporters")
 REFERENCE = "transformers-5"
 
 
+def select_named(name: str, full_names: Iterable[str]) -> list[str]:
+    """Return the names of runtimes that are a name, or begin with it up to a dash.
+
+    >>> select_named("transformers", ["vllm", "transformers-5", "transformers-4.57"])
+    ['transformers-5', 'transformers-4.57']
+    """
+    return [
+        full_name
+        for full_name in full_names
+        if full_name == name or full_name.startswith(f"{name}-")
+    ]
+
+
 def choose_runtimes(
     names: Iterable[str], document_kind: str = "config"
 ) -> list[Runtime]:
@@ -145,14 +158,10 @@ def choose_runtimes(
     every = RUNTIMES | TRAINERS | EXPORTERS
     named: dict[str, Runtime] = {}
     for name in names:
-        matches = {
-            full_name: runtime
-            for full_name, runtime in every.items()
-            if full_name == name or full_name.startswith(f"{name}-")
-        }
+        matches = select_named(name, every)
         if not matches:
             raise make_name_error("runtime", name, every)
-        named |= matches
+        named |= {match: every[match] for match in matches}
 
     candidates = named or RUNTIMES
     able = [
@@ -167,8 +176,8 @@ def choose_runtimes(
             if document_kind in runtime.document_kinds
         ]
         raise InputError(
-            f"{', '.join(named)} cannot read {document_kind} files, only"
-            f" {', '.join(able_names)} can"
+            f"ropelab has no reader of {document_kind} files for {', '.join(named)},"
+            f" only for {', '.join(able_names)}"
         )
     return able
 

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,6 +32,9 @@ SECONDS_BETWEEN_NAMES = 1.0
 RECORD = ".ropelab.json"
 # The most bytes of this file.
 LARGEST_RECORD = 2**24
+# The file that is locked, in a folder of the user, while files that belong together are
+# written there.
+USERS_LOCK = ".ropelab.lock"
 
 # The names of the files and folders that ropelab wrote into a folder, each with the names
 # that ropelab wrote inside it. A file has no names inside.
@@ -79,6 +82,19 @@ def lock_folder(folder: Path, waiting: Waiting = say_nothing) -> Iterator[None]:
     lock = folder.with_name(f".{folder.name}.lock")
     with _hold_lock(lock, lambda: waiting(folder)):
         _recover(folder)
+        yield
+
+
+@contextmanager
+def lock_users_folder(folder: Path) -> Iterator[None]:
+    """Make a folder of the user unless it exists, and hold its lock while the block runs.
+
+    Two processes that write several files into one folder then write one after the other,
+    and the folder never has some files of each.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    # The lock is inside, since the folder that holds this one may be read-only.
+    with _hold_lock(folder / USERS_LOCK):
         yield
 
 
@@ -267,14 +283,12 @@ def check_own(path: Path, mark: str = "") -> None:
 def record_files(folder: Path, files: Mapping[str, bytes]) -> Iterator[None]:
     """Record the files that the block writes into a folder of the user.
 
+    The caller holds `lock_users_folder(folder)`, since the record is read and written
+    again.
+
     The files are recorded before the first one is written. So if the block is
     interrupted, the files that it wrote are known as ropelab's.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(f"cannot write {folder}: {error.strerror}") from None
-
     record = _read_record(folder)
     new_hashes = {}
     old_and_new_hashes = {}
@@ -343,6 +357,19 @@ def list_interrupted(folder: Path) -> list[Path]:
     names = [path.name.removeprefix(".") for path in folder.glob(pattern.name)]
     folders = [folder / name.removesuffix(".old") for name in sorted(names)]
     return [each for each in folders if is_interrupted(each)]
+
+
+def find_replaced(paths: Iterable[Path]) -> set[Path]:
+    """Return the folders that a process is replacing, or was when it ended, by their
+    siblings among the paths of a folder.
+
+    Such a folder has no name for a moment, between two renames.
+    """
+    replaced = set()
+    for path in paths:
+        if path.name.startswith(".") and path.suffix in (".new", ".old"):
+            replaced.add(path.with_name(path.stem.removeprefix(".")))
+    return replaced
 
 
 def put_back(folder: Path) -> None:

@@ -40,6 +40,7 @@ from ropelab.runs.errors import InputError, say, say_once
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import (
     Waiting,
+    find_replaced,
     fingerprint,
     is_interrupted,
     list_files_below,
@@ -203,10 +204,11 @@ class RunFolder:
         if any(manifest.get(name) != fact for name, fact in self.facts.items()):
             return None
         try:
-            return RUN.tables(self.path, manifest)
+            _, tables = read_tables(self.path, manifest)
         except DamagedError as error:
             say_once(f"{error}: the run is made again")
             return None
+        return tables
 
     def keep(
         self, make: Callable[[], Made], waiting: Waiting, is_forced: bool
@@ -390,7 +392,12 @@ def hash_manifests(results: Path, folders: Iterable[Path]) -> dict[str, str]:
     """
     hashes = {}
     for folder in folders:
-        manifest = (folder / RUN.file).read_bytes()
+        try:
+            manifest = (folder / RUN.file).read_bytes()
+        except FileNotFoundError:
+            # Another process may be between the two renames that replace the run.
+            _put_back(folder)
+            manifest = (folder / RUN.file).read_bytes()
         relative_path = folder.relative_to(results).as_posix()
         hashes[relative_path] = sha256(manifest).hexdigest()
     return hashes
@@ -420,17 +427,45 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """
     _put_back(folder)
     try:
-        return RUN.description(folder)
+        return _describe(folder)
     except DamagedError as error:
         say_once(f"left out: {error}")
         return None
+
+
+def read_tables(
+    folder: Path, manifest: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], dict[str, pd.DataFrame]]:
+    """Return the manifest and the tables of a run that belong together.
+
+    The manifest is `manifest`, unless another process has replaced the run since that was
+    read. DamagedError: a file is missing or was changed.
+    """
+    while True:
+        try:
+            return manifest, RUN.tables(folder, manifest)
+        except DamagedError:
+            latest = _describe(folder)
+            if latest is None or latest == manifest:
+                raise
+            manifest = latest
+
+
+def _describe(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a run; None if there is none. DamagedError: it was changed."""
+    manifest = RUN.description(folder)
+    if manifest is None:
+        # Another process may be between the two renames that replace the run.
+        _put_back(folder)
+        manifest = RUN.description(folder)
+    return manifest
 
 
 def find_finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the folder and the manifest of every finished run below `results`. Runs that
     cannot be read are reported on stderr.
     """
-    for experiment in _list_visible(results):
+    for experiment in _select_visible(_list_paths(results)):
         yield from _find_finished(experiment)
 
 
@@ -443,7 +478,7 @@ def _find_finished(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         return
     for folder in folders:
         try:
-            manifest = RUN.description(folder)
+            manifest = _describe(folder)
             if manifest is not None:
                 check_name(folder)
                 yield folder, manifest
@@ -455,7 +490,8 @@ def _list_run_folders(folder: Path) -> list[Path]:
     """Return the runs of an experiment by name; OSError if they cannot be listed."""
     for run_folder in list_interrupted(folder):
         _put_back(run_folder)
-    return _list_visible(folder)
+    paths = _list_paths(folder)
+    return sorted({*_select_visible(paths), *find_replaced(paths)})
 
 
 def _put_back(run: Path) -> None:
@@ -475,18 +511,21 @@ def _put_back(run: Path) -> None:
         )
 
 
-def _list_visible(folder: Path) -> list[Path]:
-    """Return the paths in a folder that are not hidden, in order of their names.
+def _list_paths(folder: Path) -> list[Path]:
+    """Return the paths in a folder.
 
     If the folder does not exist, the list is empty. OSError: the folder exists and
     cannot be listed. `glob` would return nothing in this case.
     """
     try:
-        return sorted(
-            path for path in folder.iterdir() if not path.name.startswith(".")
-        )
+        return list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _select_visible(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths that are not hidden, in order of their names."""
+    return sorted(path for path in paths if not path.name.startswith("."))
 
 
 def load_stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
@@ -513,7 +552,7 @@ def load_stored_runs(results: Path, experiment: str, version: int) -> list[Store
     runs = []
     for folder, manifest in sorted(selected_runs, key=lambda run: run[0].name):
         try:
-            tables = RUN.tables(folder, manifest)
+            manifest, tables = read_tables(folder, manifest)
         except DamagedError as error:
             say_once(f"left out: {error}; the command in its manifest makes it again")
             continue

@@ -4,6 +4,7 @@ matplotlib is imported when a figure is drawn, since many commands draw no figur
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -11,7 +12,13 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, check_known
-from ropelab.runs.folders import check_own, record_files, replace_file, try_to_write
+from ropelab.runs.folders import (
+    check_own,
+    lock_users_folder,
+    record_files,
+    replace_file,
+    try_to_write,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -196,7 +203,16 @@ def write_for_user(
         check_own(folder / name, mark)
     if mark:
         return write_files(files, folder)
-    with record_files(folder, files):
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock_users_folder(folder))
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InputError(f"cannot write {folder}: {error.strerror}") from None
+        # While this process waited for the lock, another one may have written files.
+        for name in files:
+            check_own(folder / name)
+        stack.enter_context(record_files(folder, files))
         return write_files(files, folder)
 
 

@@ -168,7 +168,7 @@ def _restate(
     damaged. Damage is reported on stderr.
     """
     try:
-        tables = store.RUN.tables(folder, manifest)
+        manifest, tables = store.read_tables(folder, manifest)
     except DamagedError as error:
         say_once(str(error))
         return manifest

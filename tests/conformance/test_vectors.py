@@ -446,6 +446,21 @@ def test_an_engine_may_bring_its_own_vectors(tmp_path: Path) -> None:
         assert says in done.answer
 
 
+def test_the_error_that_is_said_is_the_largest_share_of_what_is_allowed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PLAIN))
+    ropelab.vectors(str(tmp_path / "config.json"), str(tmp_path / "v"))
+    with np.load(tmp_path / "v" / "vectors.npz") as kit:
+        positions, rotated = kit["positions"], kit["k_rotated"].copy()
+    at = list(positions).index(131071)
+    rotated[at, 0, 0] += 1e-3
+    np.savez(tmp_path / "v" / "mine.npz", positions=positions, k_rotated=rotated)
+    answer = check(str(tmp_path / "v" / "mine.npz")).answer
+    assert "(0.001, allowed " in answer
+    assert "at position 131071)" in answer
+
+
 def rotations(x: np.ndarray, angles: np.ndarray, sign: int = 1) -> np.ndarray:
     cos, sin, (one, two) = np.cos(angles), np.sin(angles), np.split(x, 2, axis=-1)
     return np.concatenate([one * cos - two * sin, sign * two * cos + one * sin], -1)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ropelab.audit.audited import audit
+from ropelab.cli import app
 from ropelab.readers.document import (
     ROTATED_ARCHITECTURES,
     UNROTATED_ARCHITECTURES,
@@ -85,9 +86,21 @@ def test_a_file_is_audited_from_its_keys_and_tensors(file):
     )
 
 
+def test_a_runtime_that_is_left_out_is_named(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app.main(["audit", str(file), "--runtime", "vllm,llama.cpp", "--json"])
+    assert ended.value.code in (None, 0, 3)
+    out, err = capsys.readouterr()
+    assert "vllm" not in out
+    assert err == "vllm is left out: ropelab has no reader of such files for it\n"
+
+
 def test_a_runtime_that_reads_no_such_file_is_named(file: Path) -> None:
     with pytest.raises(
-        InputError, match=r"^vllm cannot read gguf files, only llama\.cpp can$"
+        InputError,
+        match=r"^ropelab has no reader of gguf files for vllm, only for llama\.cpp$",
     ):
         audit(str(file), runtime="vllm")
     assert [

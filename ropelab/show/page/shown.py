@@ -48,6 +48,9 @@ class ShownRun:
     # The same run with the sentences that are stored, if `manifest` has other sentences.
     # Its tables and verdicts are taken, so that neither is read or judged again.
     original: "ShownRun | None" = field(default=None, compare=False, repr=False)
+    # The tables that were read together with the manifest; None if they are read when
+    # they are first asked for.
+    known_tables: Tables | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -61,6 +64,8 @@ class ShownRun:
         """The tables as they are stored, including tables without rows."""
         if self.original is not None:
             return self.original.stored_tables
+        if self.known_tables is not None:
+            return dict(self.known_tables)
         return store.RUN.tables(self.folder, self.manifest)
 
     @cached_property
@@ -174,24 +179,31 @@ def _find_runs_at(
 
     runs = {}
     for folder, manifest in finished:
-        run = ShownRun(folder, manifest, judge)
-        reason = _explain_hidden(run)
+        run, reason = _read_run(folder, manifest, judge)
         if reason:
             say(f"left out: {folder}: {reason}")
             continue
         if restate is not None:
-            restated = restate(manifest, run.stored_tables)
+            restated = restate(run.manifest, run.stored_tables)
             run = replace(run, manifest=restated, original=run)
         runs[folder.resolve()] = run
     return runs
 
 
-def _explain_hidden(run: ShownRun) -> str:
-    """Return the reason why a run cannot be shown; empty if it can be shown."""
+def _read_run(
+    folder: Path, manifest: Mapping[str, Any], judge: Judge | None
+) -> tuple[ShownRun, str]:
+    """Return a run with its tables, and the reason why it cannot be shown; the reason is
+    empty if it can be shown.
+    """
+    run = ShownRun(folder, manifest, judge)
     try:
-        # Both properties raise an error if the run is damaged.
+        # Another process may have replaced the run since its manifest was read.
+        latest, tables = store.read_tables(folder, manifest)
+        run = ShownRun(folder, latest, judge, known_tables=tables)
+        # Both properties raise an error if the manifest was changed.
         if run.tables and run.label:
-            return ""
+            return run, ""
     except (DamagedError, ValueError) as error:
-        return " ".join(str(error).split())
-    return "it has no table with rows"
+        return run, " ".join(str(error).split())
+    return run, "it has no table with rows"
