@@ -140,9 +140,10 @@ def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
         if count:
             start = number
             break
-    parts = [Part(0, start, 0)]
+    parts = [Part(0, start, ())]
     for number in range(start, TOKENS):
-        parts.append(Part(number, number + 1, dropped[number]))
+        gone = tuple(range(sinks, sinks + dropped[number]))
+        parts.append(Part(number, number + 1, gone))
     return EvictionSchedule(sinks, tuple(parts))
 
 
