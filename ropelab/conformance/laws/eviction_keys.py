@@ -7,6 +7,7 @@ stay, or be rotated by minus the number of dropped keys, which is called moving 
 the second of two joined texts should be rotated by the length of the first.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,6 @@ from torch import Tensor
 from ropelab.conformance.laws.eviction_maps import (
     DISTANCES,
     LARGEST_ROUNDING,
-    NO_ROTATION,
     ROUNDED,
     Maps,
 )
@@ -49,7 +49,9 @@ def explain_change(case: Case, change: Change) -> str:
 
     for layer, says in sentences.items():
         if says:
-            is_in_all_layers = list(sentences.values()).count(says) == len(sentences)
+            # Errors may differ in size from layer to layer.
+            kinds = [re.sub(r"[\d.]+%", "", each) for each in sentences.values()]
+            is_in_all_layers = len(set(kinds)) == 1
             return says if is_in_all_layers else f"layer {layer}: {says}"
     return compare_layers(measure_layers(case, change), change.segments)
 
@@ -94,15 +96,35 @@ def explain_layer(change: Change, layer: int, maps: Maps) -> str:
         says = maps.describe_change(keys, moved, segment)
         if not says:
             continue
-        if "slot by slot" not in says and "head by head" not in says:
+        if "slot by slot" in says:
+            known = name_slots(maps, kept_keys, new_keys, change.positions)
+            return f"keys {segment.where} {says}{known}"
+        if "head by head" not in says:
             other_source = maps.find_other_source(kept_keys, new_keys)
             if other_source:
                 return f"keys are {other_source}"
-        if says == NO_ROTATION:
             source = find_layer_of_keys(change, layer, maps)
             if source is not None:
                 return f"keys are those of layer {source}"
         return f"keys {segment.where} {says}"
+    return ""
+
+
+def name_slots(
+    maps: Maps, before: Tensor, after: Tensor, positions: Sequence[int]
+) -> str:
+    """Return in words why keys are rotated slot by slot, if it is plain.
+
+    ``positions``: the positions of the keys before, as far as they are known.
+    """
+    distances = []
+    for slot in range(before.shape[2]):
+        part = before[:, :, slot : slot + 1]
+        distances.append(maps.find_distance(part, after[:, :, slot : slot + 1]))
+    if distances == [-position for position in positions]:
+        return " (all keys are rotated back to position 0, and not forwards)"
+    if distances == [*range(len(distances))]:
+        return " (all keys are rotated to new places without being rotated back)"
     return ""
 
 

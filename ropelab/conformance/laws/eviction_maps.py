@@ -151,7 +151,8 @@ class Maps:
             before[..., other_features], after[..., other_features]
         ):
             nearly = self.describe_rounding(before, after)
-            return nearly or "are changed in features that do not rotate"
+            share = f"{len(self.features)} of {self.width} do"
+            return nearly or f"are changed in features that do not rotate: {share}"
         nearly = self.describe_rounding(before, after)
         norm_after = after[..., self.features].norm()
         norm_before = before[..., self.features].norm()
@@ -175,10 +176,10 @@ class Maps:
         if least > LARGEST_ROUNDING:
             return ""
         distance = DISTANCES[errors.index(least)]
-        return (
-            f"are rotated by {distance:+d} positions with errors of up to {least:.1%} of"
-            f" their spread: {ROUNDED}"
-        )
+        rotated = f"are rotated by {distance:+d} positions"
+        if not distance:
+            rotated = "keep their rotation"
+        return f"{rotated}, with errors of up to {least:.1%} of their spread: {ROUNDED}"
 
     def describe_gain(self, gain: float) -> str:
         """Return what multiplies keys besides their rotation, in words."""
@@ -209,18 +210,22 @@ class Maps:
         wrong = ((angles - right_angles).abs() > EQUAL).nonzero().flatten().tolist()
         if not wrong:
             return NO_ROTATION
-        known = self.name_angles(angles, right_angles)
+        known = self.name_angles(angles, right_angles, right_distance)
         pair = wrong[0]
         says = (
             f"are rotated with other frequencies: pair {pair} by"
             f" {float(angles[pair]):+.3g} radians"
         )
         if right_distance:
-            says += f", where moving up takes {float(right_angles[pair]):+.3g}"
+            says += f", where {right_distance:+d} positions take"
+            says += f" {float(right_angles[pair]):+.3g}"
         return f"{says} ({known})" if known else says
 
-    def name_angles(self, angles: Tensor, right_angles: Tensor) -> str:
-        """Return in words why pairs are rotated by these angles, if it is plain."""
+    def name_angles(self, angles: Tensor, right_angles: Tensor, distance: int) -> str:
+        """Return in words why pairs are rotated by these angles, if it is plain.
+
+        ``distance``: the positions by which the right angles rotate.
+        """
         still = (angles.abs() <= EQUAL).tolist()
         is_right = ((angles - right_angles).abs() <= EQUAL).tolist()
         pair_count = len(still)
@@ -228,22 +233,26 @@ class Maps:
             moved = [pair for pair in range(pair_count) if not still[pair]]
             if moved:
                 return f"only pairs {list_ranges(moved)} of {pair_count} are rotated"
-
-        # Angles that are a geometric series belong to a base. Whole turns are not
-        # seen, so that only angles below half a turn are looked at.
-        first, second = float(angles[0]), float(angles[-1])
-        if pair_count < 3 or first * second <= 0:
+        if pair_count < 3 or not distance:
             return ""
-        ratio = abs(second / float(angles[-2]))
+
+        # Angles of a base are a geometric series. Whole turns are not seen, so that the
+        # series follows from the two slowest pairs.
+        ratio = float(angles[-1] / angles[-2])
+        right_ratio = float(right_angles[-1] / right_angles[-2])
         if not 0 < ratio < 1:
             return ""
-        base = ratio**-pair_count
-        series = second * ratio ** -torch.arange(pair_count - 1, -1, -1.0)
-        turns = series.to(angles.dtype) - angles
-        whole_turns = (turns / (2 * math.pi)).round() * 2 * math.pi
-        if float((turns - whole_turns).abs().max()) > 0.01:
+        series = angles[-1] * ratio ** -torch.arange(pair_count - 1, -1, -1).to(angles)
+        turns = (series - angles) / (2 * math.pi)
+        if float((turns - turns.round()).abs().max()) > EQUAL:
             return ""
-        return f"as with the base {base:.3g}"
+        scale = float(series[0]) / distance
+        words = []
+        if abs(ratio / right_ratio - 1) > EQUAL:
+            words.append(f"the base {ratio**-pair_count:,.0f}")
+        if abs(scale - 1) > 0.01:
+            words.append(f"positions multiplied by {scale:.3g}")
+        return f"as with {' and '.join(words)}" if words else ""
 
     def pair_up(self, keys: Tensor) -> Tensor:
         """Return pairs as complex numbers [rows, heads, slots, pairs]."""

@@ -53,13 +53,16 @@ def explain(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
     """
     if not trace.changes:
         return explain_logits(case, trace, answers)
+    has_one_eviction = len(trace.schedule.later_parts) == 1
     for number, change in enumerate(trace.changes):
         says = explain_tokens(change) or explain_change(case, change.put_in_order())
         if says and number:
             return f"at eviction {number + 1}: {says}"
+        if not says and not has_one_eviction:
+            says = explain_step(case, trace, number)
         if says:
             return says
-    if len(trace.schedule.later_parts) == 1:
+    if has_one_eviction:
         return explain_positions(case, trace, answers)
     return explain_later_positions(case, trace, answers)
 
@@ -147,16 +150,8 @@ def explain_later_positions(
         guess = find_guess(case, guesses, answers, first_step=1)
         return "" if guess is None else f"its logits show that {guess.says}"
 
-    segments = trace.changes[0].segments
-    if not are_right(first_moves, trace.changes[0], PREFILLED + first_moves[-1]):
-        return describe_moves(first_moves, segments)
-    says = explain_counts(case, trace)
-    if says:
-        return says
-    all_moves = []
     for change in trace.changes:
         moves = measure_moves(case, change)
-        all_moves.append(moves)
         if moves is not None and moves == first_moves:
             errors = describe_errors(case, change, moves)
             if errors:
@@ -164,28 +159,38 @@ def explain_later_positions(
     return explain_repetition(case, trace)
 
 
-def explain_counts(case: Case, trace: EvictionTrace) -> str:
-    """Return in words where new tokens begin after an eviction, if wrongly."""
-    # The position behind the newest key before each eviction.
+def explain_step(case: Case, trace: EvictionTrace, number: int) -> str:
+    """Return in words wrong positions of keys or new tokens at one of several evictions.
+
+    Whether later evictions move keys as the first one did, is looked at in the end.
+    """
+    change = trace.changes[number]
+    moves = measure_moves(case, change)
+    if moves is None:
+        return ""
+    if not number and not are_right(moves, change, PREFILLED + moves[-1]):
+        return describe_moves(moves, change.segments)
+
+    # The position behind the newest key before the eviction.
     newest_end = PREFILLED
-    for number, change in enumerate(trace.changes):
-        moves = measure_moves(case, change)
-        position = trace.next_positions[number]
-        if moves is None or position is None:
+    if number:
+        before = trace.next_positions[number - 1]
+        if before is None:
             return ""
-        # New tokens follow the newest key, whether it was moved or not.
-        follows = newest_end + moves[-1]
-        if position != follows and number == 0:
-            moved = describe_moves(moves, change.segments)
-            return f"{moved}, and {describe_count(position, len(change.keep))}"
-        if position != follows:
-            return (
-                f"after {number + 1} evictions new tokens are counted from {position},"
-                f" where {follows} follows the newest key"
-            )
-        part = trace.schedule.later_parts[number]
-        newest_end = position + part.end - part.start
-    return ""
+        part = trace.schedule.later_parts[number - 1]
+        newest_end = before + part.end - part.start
+    position = trace.next_positions[number]
+    # New tokens follow the newest key, whether it was moved or not.
+    follows = newest_end + moves[-1]
+    if position is None or position == follows:
+        return ""
+    if number:
+        return (
+            f"after {number + 1} evictions new tokens are counted from {position}, where"
+            f" {follows} follows the newest key"
+        )
+    moved = describe_moves(moves, change.segments)
+    return f"{moved}, and {describe_count(position, len(change.keep))}"
 
 
 def explain_repetition(case: Case, trace: EvictionTrace) -> str:

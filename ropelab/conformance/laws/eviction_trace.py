@@ -45,6 +45,8 @@ class Change:
     # The slots before the change that are to be the slots after it, in this order.
     keep: list[int]
     segments: list[Segment]
+    # The positions of these slots before the change; empty: they are not known.
+    positions: list[int] = field(default_factory=list)
 
     def select_row(self, row: int) -> "Change":
         """Return the same change of one row of a batch."""
@@ -185,7 +187,10 @@ class EvictionTrace:
         after = copy_entries(case, cache)
         if not after or not self.pending:
             return
-        change = Change(self.pending, after, list(keep), list_segments(keep))
+        # Before the first eviction each key has the position of its slot.
+        positions = [] if self.changes else list(keep)
+        segments = list_segments(keep)
+        change = Change(self.pending, after, list(keep), segments, positions)
         self.changes.append(change)
         if self.fault:
             return
@@ -205,7 +210,9 @@ class EvictionTrace:
         return replace(self, changes=[each.select_row(row) for each in self.changes])
 
 
-def find_wrong_count(entries: Sequence[Entry], count: int) -> str:
+def find_wrong_count(
+    entries: Sequence[Entry], count: int, were: str = "were to stay"
+) -> str:
     """Name the first layer with another number of keys or values; empty: none has."""
     for layer, entry in enumerate(entries):
         if entry is None:
@@ -213,8 +220,7 @@ def find_wrong_count(entries: Sequence[Entry], count: int) -> str:
         for name, part in zip(("keys", "values"), entry, strict=True):
             if part.shape[2] != count:
                 return (
-                    f"layer {layer} holds {part.shape[2]} {name}, where {count} were to"
-                    " stay"
+                    f"layer {layer} holds {part.shape[2]} {name}, where {count} {were}"
                 )
     return ""
 

@@ -20,6 +20,7 @@ If several runs of tokens are dropped at once, there are several gaps. Keys are 
 up by all gaps in front of them.
 """
 
+from copy import copy
 from typing import NamedTuple
 
 import torch
@@ -122,6 +123,30 @@ def list_kept(key_count: int, sinks: int, dropped: int) -> list[int]:
         dropped: the number of keys that are dropped behind the sinks.
     """
     return [*range(sinks), *range(sinks + dropped, key_count)]
+
+
+def choose_different_tokens(case: Case) -> Case:
+    """Return the same case with tokens that all differ, if there are enough of them.
+
+    Values in the first layer then tell which token is in a slot.
+    """
+    ids = case.subject.vocabulary
+    # The first ids mostly belong to special tokens, which are left out.
+    first = min(4, ids // 2)
+    rows = len(case.tokens)
+    if ids - first < TOKENS:
+        first = 0
+    if ids < TOKENS:
+        return case
+    other = copy(case)
+    other.__dict__.pop("whole", None)
+    random = torch.Generator().manual_seed(0)
+    texts = []
+    for _ in range(rows):
+        order = torch.randperm(ids - first, generator=random)
+        texts.append(first + order[:TOKENS])
+    other.tokens = torch.stack(texts)
+    return other
 
 
 FRONT = drop_once(0)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ropelab.conformance.laws import forgetting, rows
-from ropelab.conformance.laws.caches import Entry
+from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.eviction_guesses import (
     BY_LOGITS,
     UNDECIDED,
@@ -58,9 +58,7 @@ DESCRIBED = 60
 JOINED = "its own joining puts the second fragment behind the first"
 JOINED_ANEW = "its own joining computes the second fragment anew behind the first"
 SEGMENTS = [
-    Segment(
-        "of the first fragment", slice(FRAGMENT), 0, "where they stay as they are"
-    ),
+    Segment("of the first fragment", slice(FRAGMENT), 0, "where they stay as they are"),
     Segment(
         "of the second fragment",
         slice(FRAGMENT, None),
@@ -95,6 +93,9 @@ def compare_with_joined(case: Case) -> Comparison:
 
 def compare_own_joining(case: Case) -> Comparison | Statement:
     """Let the model's own code join the caches of two fragments, and read on."""
+    if not hasattr(case.subject.code, "join_caches"):
+        raise CannotAskError("it has no join_caches(first, second)")
+    case = forgetting.choose_different_tokens(case)
     first = fill_cache(case, case.tokens[:, :FRAGMENT])
     second = fill_cache(case, case.tokens[:, FRAGMENT:PREFILLED])
     before = list_pairs(case, first, second)
@@ -168,12 +169,13 @@ def make_change(before: list[Entry], after: list[Entry]) -> Change | None:
     """Return what a join did; None: its caches cannot be read."""
     if not before or len(after) != len(before):
         return None
-    return Change(before, after, [*range(PREFILLED)], SEGMENTS)
+    positions = [*range(FRAGMENT), *range(PREFILLED - FRAGMENT)]
+    return Change(before, after, [*range(PREFILLED)], SEGMENTS, positions)
 
 
 def explain_missing(change: Change) -> str:
     """Name a wrong number of keys, with the tokens that are gone; empty: none is gone."""
-    wrong_count = find_wrong_count(change.after, PREFILLED)
+    wrong_count = find_wrong_count(change.after, PREFILLED, "were joined")
     if not wrong_count:
         return ""
     for before, after in zip(change.before, change.after, strict=True):
@@ -192,8 +194,9 @@ def describe_missing(tokens: Sequence[int]) -> str:
     ):
         numbers = [token - first for token in tokens if first <= token < end]
         if numbers:
-            parts.append(f"{list_ranges(numbers)} of the {name} fragment")
-    return f"without tokens {' and '.join(parts)}"
+            word = "token" if len(numbers) == 1 else "tokens"
+            parts.append(f"{word} {list_ranges(numbers)} of the {name} fragment")
+    return f"without {' and '.join(parts)}"
 
 
 def explain_joining(
@@ -324,4 +327,3 @@ def describe_count(position: int) -> str:
     if position != PREFILLED:
         says += f", where both fragments have {PREFILLED} tokens"
     return says
-

@@ -8,6 +8,7 @@ from copy import copy
 
 import torch
 
+from ropelab.conformance.laws.eviction_trace import EQUAL
 from ropelab.conformance.laws.law import Case, Comparison, measure_differences
 from ropelab.conformance.laws.subject import Stages
 
@@ -41,21 +42,25 @@ def select(stages: Stages, row: int) -> Stages:
 def find_worst(comparisons: Sequence[Comparison]) -> Comparison:
     """Return the comparison of the row with the largest difference.
 
-    If the other row is wrong, too, its mistake may be the same, which the trial of one
-    text names.
+    The row is named unless all rows have the same mistake.
     """
     sizes = []
     for comparison in comparisons:
         logits, expected = comparison.got[-1], comparison.expected[-1]
         sizes.append(float(measure_differences(logits, expected).max()))
     worst = sizes.index(max(sizes))
-    comparison = comparisons[worst]
-    explain = comparison.explain
-    if len(comparisons) == 1 or explain is None:
-        return comparison
+    if len(comparisons) == 1:
+        return comparisons[0]
 
     def explain_row() -> str:
-        says = explain()
-        return f"row {worst} of {len(comparisons)}: {says}" if says else ""
+        sentences = []
+        for comparison, size in zip(comparisons, sizes, strict=True):
+            is_wrong = size > EQUAL and comparison.explain is not None
+            sentences.append(comparison.explain() if is_wrong else "")  # type: ignore[misc]
+        says = sentences[worst]
+        is_the_same = len(set(sentences)) == 1
+        if is_the_same or not says:
+            return says
+        return f"row {worst} of {len(comparisons)}: {says}"
 
-    return comparison._replace(explain=explain_row)
+    return comparisons[worst]._replace(explain=explain_row)
