@@ -267,7 +267,13 @@ def compare_own_eviction(
                 " be compared"
             )
         row_trace = trace.select_row(row)
-        explain = partial(eviction_mistakes.explain, row_case, row_trace, row_answers)
+        explain = partial(
+            eviction_mistakes.explain,
+            row_case,
+            row_trace,
+            row_answers,
+            measure_size(nearest),
+        )
         comparisons.append(nearest._replace(explain=explain))
     return rows.find_worst(comparisons)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ropelab.conformance.laws.eviction_layouts import ROWS, Step, compute_layouts
 from ropelab.conformance.laws.eviction_trace import (
     EQUAL,
+    LARGEST_ROUNDING,
     EvictionTrace,
     Segment,
     list_segments,
@@ -32,10 +33,19 @@ COMPUTED_PARTS = 3
 # What an answer begins with that only logits tell, and what is said if they do not tell.
 BY_LOGITS = "its cache cannot be read; its logits are those of a cache in which"
 UNDECIDED = (
-    "its cache cannot be read, and its logits are those of no mistake in positions or in"
-    " the dropped tokens that ropelab computes: keys, values or the mask are wrong in"
-    " another way"
+    "its cache cannot be read, and logits alone do not tell what is wrong: they fit none"
+    " of the wrong positions and wrongly dropped tokens that are tried"
 )
+
+
+def describe_small_size(size: float) -> str:
+    """Return in words a small difference from the right logits; empty: it is large."""
+    if size > LARGEST_ROUNDING:
+        return ""
+    return (
+        f"its cache cannot be read; its logits differ by only {size:.2%} of their spread"
+        " from right ones, as they do if something is rounded to fewer bits"
+    )
 
 
 class Guess(NamedTuple):
@@ -149,8 +159,9 @@ def list_moves(segments: Sequence[Segment], sinks: int, gap: int) -> list[list[i
     def move_behind(by: int) -> list[int]:
         return [by if distance else 0 for distance in right]
 
-    moves = [[0] * len(right), right]
-    for change in (
+    moves = [
+        [0] * len(right),
+        right,
         # In the wrong direction, and twice.
         [-distance for distance in right],
         [2 * distance for distance in right],
@@ -162,8 +173,7 @@ def list_moves(segments: Sequence[Segment], sinks: int, gap: int) -> list[list[i
         *(move_behind(by) for by in (-sinks - gap, -left, -sinks, -1, 1)),
         # By the own gap alone.
         [after - before for before, after in zip([0, *right], right, strict=False)],
-    ):
-        moves.append(change)
+    ]
     # Keys in front of the gap are rotated, too, or alone.
     if sinks:
         for by in (-gap, gap, -sinks):
@@ -185,6 +195,18 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
         moves_of_tokens = spread_moves(moves, segments, len(tokens))
         moved = describe_moves(moves, segments)
         for count in list_counts(trace):
+            says = f"{moved}, and {describe_count(count, len(tokens))}"
+            yield make_guess(tokens, moves_of_tokens, count, says)
+
+    # Keys are rotated back and not forwards, or forwards without being rotated back.
+    for moves_of_tokens, moved in (
+        ([-token for token in tokens], "all keys are rotated back to position 0"),
+        (
+            list(range(len(tokens))),
+            "all keys are rotated to new places without being rotated back",
+        ),
+    ):
+        for count in list_counts(trace)[:2]:
             says = f"{moved}, and {describe_count(count, len(tokens))}"
             yield make_guess(tokens, moves_of_tokens, count, says)
 
@@ -221,8 +243,7 @@ def list_wrong_tokens(schedule: EvictionSchedule) -> Iterator[list[int]]:
             continue
         yield [*range(start, stop)]
     if schedule.has_several_gaps:
-        for run in split_runs(part.gone):
-            yield run
+        yield from split_runs(part.gone)
 
 
 def split_runs(tokens: Sequence[int]) -> list[list[int]]:
@@ -244,11 +265,16 @@ def name_runs(tokens: Sequence[int]) -> list[str]:
 def list_rolling_guesses(
     schedule: EvictionSchedule,
     next_positions: Sequence[int | None],
+    is_by_token: bool = False,
 ) -> Iterator[Guess]:
     """Yield common mistakes of evictions that are repeated, the plainest first.
 
-    ``next_positions``: the position of the first token after each eviction, as far as
-    it is known.
+    Args:
+        schedule: which tokens are dropped when.
+        next_positions: the position of the first token after each eviction, as far as
+            it is known.
+        is_by_token: one token is read after each eviction, and the cache may treat the
+            newest key in another way.
     """
     parts = schedule.later_parts[:COMPUTED_PARTS]
     gap = parts[0].dropped
@@ -302,12 +328,32 @@ def list_rolling_guesses(
             gap for _ in numbers
         ]
 
+    zeros = moves_in_front[""]
+    right = [
+        make_rolling_steps(schedule, zeros, zeros, ends),
+        make_rolling_steps(schedule, zeros, [-gap for _ in numbers], left),
+    ]
     for moved, behind in moves_behind.items():
         for moved_in_front, front in moves_in_front.items():
             for counted, positions in counts.items():
                 steps = make_rolling_steps(schedule, front, behind, positions)
                 says = f"{moved}{moved_in_front}, and new tokens are {counted}"
-                yield Guess(steps, says)
+                if steps not in right:
+                    yield Guess(steps, says)
+
+    for counted, positions in counts.items():
+        for beyond, words in ((0, "of "), (1, "one behind "), (-1, "one before ")):
+            steps = make_placed_steps(schedule, beyond, positions)
+            says = f"keys behind the gap are at the positions {words}their slots"
+            if steps not in right:
+                yield Guess(steps, f"{says}, and new tokens are {counted}")
+        if is_by_token:
+            behind = moves_behind[f"{keys_behind} are moved up {each_time}"]
+            steps = make_rolling_steps(
+                schedule, moves_in_front[""], behind, positions, delay=1
+            )
+            says = f"{keys_behind} are moved up {each_time}, but not the newest key"
+            yield Guess(steps, f"{says}, and new tokens are {counted}")
 
 
 def name_positions(positions: Sequence[int], key_counts: Sequence[int]) -> str:
@@ -321,6 +367,7 @@ def make_rolling_steps(
     front: Sequence[int],
     behind: Sequence[int],
     positions: Sequence[int],
+    delay: int = 0,
 ) -> tuple[Step, ...]:
     """Return the steps of evictions that are repeated.
 
@@ -329,6 +376,7 @@ def make_rolling_steps(
         front: the positions by which each eviction rotates the keys of sinks.
         behind: the positions by which each eviction rotates all other keys.
         positions: the position of the first token after each eviction.
+        delay: the number of evictions that a new key stays as it is.
     """
     parts = schedule.later_parts[: len(positions)]
     steps = [Step(0, parts[0].start, 0)]
@@ -338,7 +386,35 @@ def make_rolling_steps(
             by_eviction = front if token < schedule.sinks else behind
             # The evictions since the token was read.
             first = sum(each.start <= token for each in parts)
+            # The last token of the prefix is the newest key at the first eviction.
+            if token >= parts[0].start - delay:
+                first += delay
             seen.append((token, sum(by_eviction[first : number + 1])))
+        steps.append(Step(part.start, part.end, positions[number], tuple(seen)))
+    return tuple(steps)
+
+
+def make_placed_steps(
+    schedule: EvictionSchedule,
+    beyond: int,
+    positions: Sequence[int],
+) -> tuple[Step, ...]:
+    """Return the steps of evictions that put each key at the position of its slot.
+
+    Args:
+        schedule: which tokens are dropped when.
+        beyond: the number that is added to the positions of keys behind the gap.
+        positions: the position of the first token after each eviction.
+    """
+    parts = schedule.later_parts[: len(positions)]
+    steps = [Step(0, parts[0].start, 0)]
+    for number, part in enumerate(parts):
+        seen = []
+        for slot, token in enumerate(list_left(part)):
+            source = next(step for step in steps if step.start <= token < step.end)
+            read_at = source.position + token - source.start
+            place = slot if token < schedule.sinks else slot + beyond
+            seen.append((token, place - read_at))
         steps.append(Step(part.start, part.end, positions[number], tuple(seen)))
     return tuple(steps)
 

@@ -16,11 +16,15 @@ from torch import Tensor
 
 from ropelab.conformance.laws.eviction_maps import (
     DISTANCES,
-    LARGEST_ROUNDING,
     ROUNDED,
     Maps,
 )
-from ropelab.conformance.laws.eviction_trace import Change, Segment, are_equal
+from ropelab.conformance.laws.eviction_trace import (
+    LARGEST_ROUNDING,
+    Change,
+    Segment,
+    are_equal,
+)
 from ropelab.conformance.laws.law import Case
 from ropelab.conformance.laws.moved import find_turns
 

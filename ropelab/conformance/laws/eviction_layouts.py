@@ -32,9 +32,9 @@ class Step(NamedTuple):
 
 
 class CopiedText:
-    """A text with the copies of steps that its last step needs."""
+    """A text with the copies of steps that its last steps need."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], first_step: int) -> None:
         self.steps = steps
         # The number of each token in the case's text, its position, and the places in
         # this text that it sees.
@@ -44,6 +44,12 @@ class CopiedText:
         # The place of the first token of each step, by the step and by the positions by
         # which it is moved.
         self.placed: dict[tuple[int, int], int] = {}
+        # The places of the steps that are asked for.
+        self.wanted: list[int] = []
+        for number in range(first_step, len(steps)):
+            first = self.place(number)
+            step = steps[number]
+            self.wanted += range(first, first + step.end - step.start)
 
     def place(self, number: int, by: int = 0) -> int:
         """Append a step, moved by some positions; return the place of its first token."""
@@ -82,30 +88,23 @@ def compute_layouts(
     """Return the stages [1, tokens, width] of the steps from ``first_step`` on, for each
     layout.
     """
-    results = []
-    for start in range(0, len(layouts), ROWS):
-        results += compute_batch(case, layouts[start : start + ROWS], first_step)
-    return results
+    texts = [CopiedText(steps, first_step) for steps in layouts]
+    results: list[Stages] = []
+    batch: list[CopiedText] = []
+    for text in texts:
+        # Short texts are not filled up to the length of a long one.
+        is_much_longer = batch and len(text.numbers) > 2 * len(batch[0].numbers)
+        if is_much_longer or len(batch) == ROWS:
+            results += read_batch(case, batch)
+            batch = []
+        batch.append(text)
+    return results + read_batch(case, batch)
 
 
-def compute_batch(
-    case: Case,
-    layouts: Sequence[Sequence[Step]],
-    first_step: int,
-) -> list[Stages]:
-    """Return the stages of each layout, all of which are rows of one batch."""
-    texts = []
-    wanted = []
-    for steps in layouts:
-        text = CopiedText(steps)
-        places: list[int] = []
-        for number in range(first_step, len(steps)):
-            first = text.place(number)
-            step = steps[number]
-            places += range(first, first + step.end - step.start)
-        texts.append(text)
-        wanted.append(places)
-
+def read_batch(case: Case, texts: Sequence[CopiedText]) -> list[Stages]:
+    """Return the stages of each text, all of which are rows of one batch."""
+    if not texts:
+        return []
     length = max(len(text.numbers) for text in texts)
     numbers = torch.zeros(len(texts), length, dtype=torch.long)
     positions = torch.zeros(len(texts), length, dtype=torch.long)
@@ -123,6 +122,6 @@ def compute_batch(
     tokens = case.tokens[0][numbers]
     stages = case.subject.read(tokens, positions, visible=visible)
     results = []
-    for row, places in enumerate(wanted):
-        results.append([stage[row : row + 1, places] for stage in stages])
+    for row, text in enumerate(texts):
+        results.append([stage[row : row + 1, text.wanted] for stage in stages])
     return results

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ropelab.conformance.laws.eviction_trace import (
     EQUAL,
+    LARGEST_ROUNDING,
     Segment,
     are_equal,
     find_distance,
@@ -24,9 +25,6 @@ from ropelab.readers.spec import RopeSpec
 DISTANCES = range(-PREFILLED, PREFILLED + 1)
 # The answer about keys of which nothing else is known.
 NO_ROTATION = "are changed by no rotation of the layer's pairs"
-# The largest error, as a share of the spread, that rounding to 8 bits explains. Some
-# code rounds twice.
-LARGEST_ROUNDING = 0.03
 ROUNDED = "something is rounded to fewer bits"
 
 

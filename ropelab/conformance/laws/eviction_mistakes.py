@@ -14,6 +14,7 @@ from ropelab.conformance.laws.eviction_guesses import (
     UNDECIDED,
     describe_count,
     describe_moves,
+    describe_small_size,
     find_guess,
     guess_count,
     list_guesses,
@@ -26,6 +27,7 @@ from ropelab.conformance.laws.eviction_keys import (
     measure_moves,
 )
 from ropelab.conformance.laws.eviction_trace import (
+    EQUAL,
     Change,
     EvictionTrace,
     are_equal,
@@ -43,16 +45,19 @@ from ropelab.conformance.laws.moved import find_turns
 from ropelab.conformance.laws.subject import Stages
 
 
-def explain(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
+def explain(
+    case: Case, trace: EvictionTrace, answers: Sequence[Stages], size: float
+) -> str:
     """Return the mistake in words; empty if the code made no known mistake.
 
     Args:
         case: the model and its tokens.
         trace: the cache before and after evictions.
         answers: what the code computed for the tokens after the evictions.
+        size: the difference from the right logits, over their spread.
     """
     if not trace.changes:
-        return explain_logits(case, trace, answers)
+        return explain_logits(case, trace, answers, size)
     has_one_eviction = len(trace.schedule.later_parts) == 1
     for number, change in enumerate(trace.changes):
         says = explain_tokens(change) or explain_change(case, change.put_in_order())
@@ -67,14 +72,20 @@ def explain(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
     return explain_later_positions(case, trace, answers)
 
 
-def explain_logits(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
+def explain_logits(
+    case: Case, trace: EvictionTrace, answers: Sequence[Stages], size: float
+) -> str:
     """Return in words the mistake that has the logits of the code."""
+    if size <= EQUAL:
+        return describe_small_size(size)
     if len(trace.schedule.later_parts) == 1:
         guesses = list(list_guesses(trace))
     else:
         guesses = list(list_rolling_guesses(trace.schedule, trace.next_positions))
     guess = find_guess(case, guesses, answers, first_step=1)
-    return UNDECIDED if guess is None else f"{BY_LOGITS} {guess.says}"
+    if guess is None:
+        return describe_small_size(size) or UNDECIDED
+    return f"{BY_LOGITS} {guess.says}"
 
 
 def explain_tokens(change: Change) -> str:

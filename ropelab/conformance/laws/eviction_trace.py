@@ -18,6 +18,9 @@ from ropelab.conformance.laws.law import Case
 # float32 that count as equal. A position that is off by one moves the fastest pair by a
 # whole radian.
 EQUAL = 1e-3
+# The largest error of keys, values or logits, as a share of their spread, that rounding to
+# 8 bits explains. Some code rounds twice.
+LARGEST_ROUNDING = 0.03
 ORDINALS = ("first", "second", "third", "next")
 
 

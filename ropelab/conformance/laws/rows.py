@@ -8,8 +8,12 @@ from copy import copy
 
 import torch
 
-from ropelab.conformance.laws.eviction_trace import EQUAL
-from ropelab.conformance.laws.law import Case, Comparison, measure_differences
+from ropelab.conformance.laws.law import (
+    LARGEST_UNREPORTED,
+    Case,
+    Comparison,
+    measure_differences,
+)
 from ropelab.conformance.laws.subject import Stages
 
 
@@ -55,7 +59,7 @@ def find_worst(comparisons: Sequence[Comparison]) -> Comparison:
     def explain_row() -> str:
         sentences = []
         for comparison, size in zip(comparisons, sizes, strict=True):
-            is_wrong = size > EQUAL and comparison.explain is not None
+            is_wrong = size > LARGEST_UNREPORTED and comparison.explain is not None
             sentences.append(comparison.explain() if is_wrong else "")  # type: ignore[misc]
         says = sentences[worst]
         is_the_same = len(set(sentences)) == 1
