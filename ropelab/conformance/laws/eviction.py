@@ -22,11 +22,16 @@ from ropelab.conformance.laws import (
     eviction_mistakes,
     forgetting,
     forgetting_cache,
+    forgetting_closed,
     joining,
     rows,
 )
 from ropelab.conformance.laws.caches import CannotAskError
-from ropelab.conformance.laws.eviction_trace import EQUAL, EvictionTrace
+from ropelab.conformance.laws.eviction_trace import (
+    EQUAL,
+    EvictionTrace,
+    copy_entries,
+)
 from ropelab.conformance.laws.forgetting import (
     DROPPED,
     FRONT,
@@ -425,19 +430,36 @@ def compare_forgetting_cache(case: Case) -> Comparison | Statement:
     """Read token by token with a cache that drops keys by itself.
 
     The values in the cache show which tokens the cache has dropped (`Steps`). The
-    answers are compared with what is right for each schedule that drops these tokens.
+    answers are compared with what is right for each schedule that drops these tokens. Of
+    a cache that cannot be read, logits are compared with those of common schedules.
     """
     subject = case.subject
     cache = subject.new_forgetting_cache()
     case = forgetting_cache.choose_tokens(case)
-    steps = forgetting_cache.Steps(case)
+    steps: forgetting_cache.Steps | None = None
     passes = []
+    next_positions = []
     for number in range(TOKENS):
         position = subject.find_next_position(cache)
+        next_positions.append(position)
         positions = None if position is None else case.make_positions(position, 1)
         token = case.tokens[:, number : number + 1]
         passes.append(subject.read(token, positions, cache=cache))
-        steps.remember(subject.entries(cache))
+
+        entries = copy_entries(case, cache)
+        is_open = any(entry is not None for entry in entries)
+        if is_open and not number:
+            steps = forgetting_cache.Steps(case)
+        if steps is not None:
+            try:
+                steps.remember(entries)
+            except forgetting_cache.WrongValuesError as error:
+                return Statement("broken", str(error))
+    if steps is None:
+        words = (KEPT, MOVED, ANEW)
+        return forgetting_closed.compare_closed_cache(
+            case, passes, next_positions, words
+        )
 
     candidates = []
     for schedule in steps.list_schedules():

@@ -333,8 +333,8 @@ def list_rolling_guesses(
         make_rolling_steps(schedule, zeros, zeros, ends),
         make_rolling_steps(schedule, zeros, [-gap for _ in numbers], left),
     ]
-    for moved, behind in moves_behind.items():
-        for moved_in_front, front in moves_in_front.items():
+    for moved_in_front, front in moves_in_front.items():
+        for moved, behind in moves_behind.items():
             for counted, positions in counts.items():
                 steps = make_rolling_steps(schedule, front, behind, positions)
                 says = f"{moved}{moved_in_front}, and new tokens are {counted}"
