@@ -38,6 +38,14 @@ def explain_change(case: Case, change: Change) -> str:
     """Return in words what is wrong with keys or values; empty: all values stayed, and
     the keys of each segment are rotated by one number of positions in all layers.
     """
+    says = explain_layers(case, change)
+    return says or compare_layers(measure_layers(case, change), change.segments)
+
+
+def explain_layers(case: Case, change: Change) -> str:
+    """Return in words what is wrong in a layer, or in all; empty: all values stayed, and
+    the keys of each segment are rotated by one number of positions.
+    """
     turns = find_turns(case, DISTANCES)
     # The mistake in each layer.
     sentences = {}
@@ -57,7 +65,7 @@ def explain_change(case: Case, change: Change) -> str:
             kinds = [re.sub(r"[\d.]+%", "", each) for each in sentences.values()]
             is_in_all_layers = len(set(kinds)) == 1
             return says if is_in_all_layers else f"layer {layer}: {says}"
-    return compare_layers(measure_layers(case, change), change.segments)
+    return ""
 
 
 def explain_unrotated(

@@ -12,7 +12,11 @@ from torch import Tensor
 
 from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.eviction_guesses import describe_moves
-from ropelab.conformance.laws.eviction_keys import explain_change, measure_moves
+from ropelab.conformance.laws.eviction_keys import (
+    explain_change,
+    explain_layers,
+    measure_moves,
+)
 from ropelab.conformance.laws.eviction_trace import (
     Change,
     are_equal,
@@ -210,7 +214,7 @@ def explain(case: Case, steps: Steps) -> str:
     by itself at position 0.
     """
     change = steps.first_drop
-    says = explain_change(case, change) if change is not None else ""
+    says = explain_layers(case, change) if change is not None else ""
     moves = None if change is None else measure_moves(case, change)
     if change is not None and moves is not None and not says:
         right = [segment.distance for segment in change.segments]
@@ -245,6 +249,9 @@ def explain(case: Case, steps: Steps) -> str:
         if says:
             return says
 
+    says = explain_change(case, change) if change is not None else ""
+    if says:
+        return f"when the first token is dropped, {says}"
     measured = list_ranges(positions)
     right_positions = list_ranges(tokens)
     says = f"keys end at positions {measured}, where kept they are at {right_positions}"
