@@ -1,173 +1,422 @@
 """Name a mistake by its logits: the logits of each common mistake are computed, and
 compared with the model's.
 
-The mistakes are evictions that drop wrong tokens, rotate keys by a wrong number of
-positions, or count new tokens wrongly, and wrong moves of the second of two joined
-fragments. They are computed in one pass without a cache.
+The mistakes are evictions and joins that rotate keys by a wrong number of positions, keep
+wrong tokens, or count new tokens wrongly. They are computed in one pass without a cache
+(`eviction_layouts`). Logits show only how positions differ: if all keys and all new
+tokens are moved alike, logits stay the same.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from ropelab.conformance.laws.eviction_trace import EQUAL, EvictionTrace
+from ropelab.conformance.laws.eviction_layouts import ROWS, Step, compute_layouts
+from ropelab.conformance.laws.eviction_trace import (
+    EQUAL,
+    LARGEST_ROUNDING,
+    EvictionTrace,
+    Segment,
+    list_segments,
+)
 from ropelab.conformance.laws.forgetting import (
-    DROPPED,
-    FRAGMENT,
     PREFILLED,
-    separate_fragments,
+    STEP,
+    EvictionSchedule,
+    list_left,
 )
 from ropelab.conformance.laws.law import TOKENS, Case, measure_differences
 from ropelab.conformance.laws.subject import Stages
 
-# The number of tokens behind the eviction.
-LATER = TOKENS - PREFILLED
-# The number of mistakes that are computed at once, each as a row of a batch.
-ROWS = 16
+# The later parts of a schedule that are computed. With each part more copies of earlier
+# parts are needed.
+COMPUTED_PARTS = 3
+# What an answer begins with that only logits tell, and what is said if they do not tell.
+BY_LOGITS = "its cache cannot be read; its logits are those of a cache in which"
+UNDECIDED = (
+    "its cache cannot be read, and logits alone do not tell what is wrong: they fit none"
+    " of the wrong positions and wrongly dropped tokens that are tried"
+)
+
+
+def describe_small_size(size: float) -> str:
+    """Return in words a small difference from the right logits; empty: it is large."""
+    if size > LARGEST_ROUNDING:
+        return ""
+    return (
+        f"its cache cannot be read; its logits differ by only {size:.2%} of their spread"
+        " from right ones, as they do if something is rounded to fewer bits"
+    )
 
 
 class Guess(NamedTuple):
-    """An eviction that may be a mistake, and the position of the next token."""
+    """What may have been done to a cache, as the steps of a pass, and in words."""
 
-    # Tokens from `first` to before `end` are dropped.
-    first: int
-    end: int
-    # The positions by which keys in front of the gap, and keys behind it, are rotated.
-    front: int
-    behind: int
-    # The position of the first new token.
-    next_position: int
+    steps: tuple[Step, ...]
+    says: str
 
 
-def explain_logits(
+def find_guess(
+    case: Case,
+    guesses: Sequence[Guess],
+    answers: Sequence[Stages],
+    first_step: int,
+) -> Guess | None:
+    """Return the first guess that has the logits of one of the answers, as far as it is
+    computed; None: no guess has them.
+    """
+    for start in range(0, len(guesses), ROWS):
+        batch = guesses[start : start + ROWS]
+        results = compute_layouts(case, [guess.steps for guess in batch], first_step)
+        for guess, (*_, expected) in zip(batch, results, strict=True):
+            for *_, logits in answers:
+                got = logits[:1, : expected.shape[1]]
+                if float(measure_differences(got, expected).max()) <= EQUAL:
+                    return guess
+    return None
+
+
+def make_guess(
+    tokens: Sequence[int],
+    moves: Sequence[int],
+    next_position: int,
+    says: str,
+) -> Guess:
+    """Return one eviction.
+
+    Args:
+        tokens: the tokens that are left.
+        moves: the positions by which the key of each is rotated.
+        next_position: the position of the first new token.
+        says: the mistake in words.
+    """
+    seen = tuple(zip(tokens, moves, strict=True))
+    before = Step(0, PREFILLED, 0)
+    after = Step(PREFILLED, TOKENS, next_position, seen)
+    return Guess((before, after), says)
+
+
+def guess_count(
     case: Case,
     trace: EvictionTrace,
     answers: Sequence[Stages],
-    moves: tuple[int, int] | None,
-) -> str:
-    """Return in words the mistake that gives the same logits as the code; empty if no
-    known mistake does.
+    moves: Sequence[int],
+) -> int | None:
+    """Return the position of the first new token, by logits, if keys moved like this.
+
+    None: no position gives the logits of the code.
+    """
+    counts = list_counts(trace)
+    if trace.first_position is None:
+        counts += [count for count in range(TOKENS + STEP) if count not in counts]
+    tokens = list_left(trace.schedule.later_parts[0])
+    moves_of_tokens = spread_moves(moves, list_segments(tokens), len(tokens))
+    guesses = []
+    for count in counts:
+        guesses.append(make_guess(tokens, moves_of_tokens, count, str(count)))
+    guess = find_guess(case, guesses, answers, first_step=1)
+    return None if guess is None else int(guess.says)
+
+
+def spread_moves(
+    moves: Sequence[int], segments: Sequence[Segment], count: int
+) -> list[int]:
+    """Return the positions by which each of ``count`` keys is rotated."""
+    moves_of_tokens = [0] * count
+    for by, segment in zip(moves, segments, strict=True):
+        for slot in range(count)[segment.slots]:
+            moves_of_tokens[slot] = by
+    return moves_of_tokens
+
+
+def list_counts(trace: EvictionTrace) -> list[int]:
+    """Return positions that the next token may be given, the likeliest first."""
+    if trace.first_position is not None:
+        return [trace.first_position]
+    (part, *_) = trace.schedule.later_parts
+    tokens = list_left(part)
+    left = len(tokens)
+    # The number of keys, the number of all tokens, and numbers that are wrong by one or
+    # forget a part.
+    counts = [left, PREFILLED, left + 1, left - 1, PREFILLED + 1, PREFILLED - 1, 0]
+    counts += [trace.schedule.sinks, trace.gap]
+    for segment in list_segments(tokens):
+        counts += [PREFILLED + segment.distance, left - segment.distance]
+    return list(dict.fromkeys(counts))
+
+
+def list_moves(segments: Sequence[Segment], sinks: int, gap: int) -> list[list[int]]:
+    """Return the positions by which the keys of each segment may be rotated, the right
+    ones first.
 
     Args:
-        case: the subject and its tokens.
-        trace: what one eviction was asked for.
-        answers: what the code computed.
-        moves: the positions by which keys in front of the gap and behind it are
-            rotated, if they were measured. Mistakes with these rotations are tried
-            first, since other mistakes may have the same logits.
+        segments: the slots between gaps.
+        sinks: the number of keys in front of the first gap.
+        gap: the number of tokens that are dropped.
     """
-    guesses = list(list_guesses(trace))
-    if moves is not None:
-        like_measured = []
-        other_guesses = []
-        for guess in guesses:
-            if (guess.front, guess.behind) == moves:
-                like_measured.append(guess)
-            else:
-                other_guesses.append(guess)
-        guesses = like_measured + other_guesses
+    right = [segment.distance for segment in segments]
+    left = PREFILLED - gap
 
-    for start in range(0, len(guesses), ROWS):
-        batch = guesses[start : start + ROWS]
-        logits = compute_guesses(case, batch)
-        for guess, expected in zip(batch, logits, strict=True):
-            for *_, answer_logits in answers:
-                # The text is the only row.
-                differences = measure_differences(answer_logits[0], expected)
-                if float(differences.max()) <= EQUAL:
-                    return describe_guess(guess, trace)
-    return ""
+    def move_behind(by: int) -> list[int]:
+        return [by if distance else 0 for distance in right]
+
+    moves = [
+        [0] * len(right),
+        right,
+        # In the wrong direction, and twice.
+        [-distance for distance in right],
+        [2 * distance for distance in right],
+        # By one position too many or too few.
+        [distance and distance - 1 for distance in right],
+        [distance and distance + 1 for distance in right],
+        # All by the same number: all gaps, the first one, or another length.
+        *(move_behind(by) for by in (-gap, gap, *right)),
+        *(move_behind(by) for by in (-sinks - gap, -left, -sinks, -1, 1)),
+        # By the own gap alone.
+        [after - before for before, after in zip([0, *right], right, strict=False)],
+    ]
+    # Keys in front of the gap are rotated, too, or alone.
+    if sinks:
+        for by in (-gap, gap, -sinks):
+            moves += [[by, *[0] * (len(right) - 1)], [by] * len(right)]
+    unique = []
+    for change in moves:
+        if change not in unique:
+            unique.append(change)
+    return unique
 
 
 def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
-    """Yield common mistakes, the plainest first."""
-    sinks = trace.schedule.sinks
-    end = sinks + DROPPED
-    left = PREFILLED - DROPPED
-    # Positions that the next token may be given: the number of keys, the number of all
-    # tokens, and numbers that are wrong by one or forget a part.
-    counts = [left, PREFILLED, left + 1, left - 1, PREFILLED + 1, PREFILLED - 1, 0]
-    counts += [sinks, DROPPED]
-    if trace.first_position is not None:
-        counts = [trace.first_position]
+    """Yield common mistakes of one eviction, the plainest first."""
+    schedule = trace.schedule
+    (part,) = schedule.later_parts
+    tokens = list_left(part)
+    segments = list_segments(tokens)
+    for moves in list_moves(segments, schedule.sinks, part.dropped):
+        moves_of_tokens = spread_moves(moves, segments, len(tokens))
+        moved = describe_moves(moves, segments)
+        for count in list_counts(trace):
+            says = f"{moved}, and {describe_count(count, len(tokens))}"
+            yield make_guess(tokens, moves_of_tokens, count, says)
 
-    # Positions by which keys in front of the gap, and behind it, may be rotated.
-    moves = [(0, 0), (0, -DROPPED), (0, DROPPED)]
-    for by in (-DROPPED - 1, -DROPPED + 1, -end, -left, -1, 1):
-        moves.append((0, by))
-    if sinks:
-        for by in (-DROPPED, DROPPED, -sinks):
-            moves += [(by, 0), (by, by)]
-    for front, behind in moves:
-        for count in counts:
-            yield Guess(sinks, end, front, behind, count)
+    # Keys are rotated back and not forwards, or forwards without being rotated back.
+    for moves_of_tokens, moved in (
+        ([-token for token in tokens], "all keys are rotated back to position 0"),
+        (
+            list(range(len(tokens))),
+            "all keys are rotated to new places without being rotated back",
+        ),
+    ):
+        for count in list_counts(trace)[:2]:
+            says = f"{moved}, and {describe_count(count, len(tokens))}"
+            yield make_guess(tokens, moves_of_tokens, count, says)
 
-    # The first token that is dropped, and the first token after it that is not dropped.
-    ranges = [
-        (sinks, end + 1),
-        (sinks, end - 1),
-        (sinks + 1, end),
-        (sinks + 1, end + 1),
-    ]
-    if sinks:
-        ranges += [(sinks - 1, end), (sinks - 1, end - 1), (0, DROPPED)]
-    ranges += [(PREFILLED - DROPPED, PREFILLED)]
-    for first, stop in ranges:
-        dropped = stop - first
-        key_count = PREFILLED - dropped
-        yield Guess(first, stop, 0, 0, PREFILLED)
-        for count in (key_count, left):
-            yield Guess(first, stop, 0, -dropped, count)
-            yield Guess(first, stop, 0, -DROPPED, count)
+    wanted = " and ".join(name_runs(part.gone))
+    for gone in list_wrong_tokens(schedule):
+        left = [token for token in range(PREFILLED) if token not in gone]
+        dropped = " and ".join(name_runs(gone))
+        says = f"tokens {dropped} are dropped, where tokens {wanted} were to be"
+        yield make_guess(left, [0] * len(left), PREFILLED, says)
+        moved_up = [place - token for place, token in enumerate(left)]
+        moved_by_wanted = [-part.dropped if by else 0 for by in moved_up]
+        for count in dict.fromkeys([len(left), len(tokens)]):
+            yield make_guess(left, moved_up, count, says)
+            yield make_guess(left, moved_by_wanted, count, says)
 
 
-def compute_guesses(case: Case, guesses: Sequence[Guess]) -> Tensor:
-    """Return logits [guesses, later tokens, vocabulary].
+def list_wrong_tokens(schedule: EvictionSchedule) -> Iterator[list[int]]:
+    """Yield tokens that may be dropped by mistake."""
+    (part,) = schedule.later_parts
+    first = part.gone[0]
+    end = part.gone[-1] + 1
+    dropped = part.dropped
+    ranges = []
+    if schedule.has_several_gaps:
+        # One run of as many tokens, or all between the first token and the last one.
+        ranges += [(first, first + dropped), (end - dropped, end), (first, end)]
+    ranges += [(first, end + 1), (first, end - 1), (first + 1, end)]
+    ranges += [(first + 1, end + 1)]
+    if first:
+        ranges += [(first - 1, end), (first - 1, end - 1), (0, dropped)]
+    ranges += [(PREFILLED - dropped, PREFILLED)]
+    for start, stop in ranges:
+        if schedule.has_several_gaps and (start, stop) not in ranges[:3]:
+            continue
+        yield [*range(start, stop)]
+    if schedule.has_several_gaps:
+        yield from split_runs(part.gone)
 
-    A row holds the prefix, a copy of the prefix, and the new tokens. The new tokens see
-    the keys in front of the gap in the copy, and the keys behind the gap in the prefix
-    itself, so that both may have any positions. Scores depend only on differences of
-    positions: the prefix stays, and the copy and the new tokens are moved against it.
+
+def split_runs(tokens: Sequence[int]) -> list[list[int]]:
+    """Return runs of neighbouring tokens."""
+    runs: list[list[int]] = []
+    for token in tokens:
+        if runs and token == runs[-1][-1] + 1:
+            runs[-1].append(token)
+        else:
+            runs.append([token])
+    return runs
+
+
+def name_runs(tokens: Sequence[int]) -> list[str]:
+    """Return the first and the last token of each run in words."""
+    return [f"{run[0]} to {run[-1]}" for run in split_runs(tokens)]
+
+
+def list_rolling_guesses(
+    schedule: EvictionSchedule,
+    next_positions: Sequence[int | None],
+    is_by_token: bool = False,
+) -> Iterator[Guess]:
+    """Yield common mistakes of evictions that are repeated, the plainest first.
+
+    Args:
+        schedule: which tokens are dropped when.
+        next_positions: the position of the first token after each eviction, as far as
+            it is known.
+        is_by_token: one token is read after each eviction, and the cache may treat the
+            newest key in another way.
     """
-    prefix = case.tokens[:, :PREFILLED]
-    text = torch.cat([prefix, prefix, case.tokens[:, PREFILLED:]], dim=1)
-    length = text.shape[1]
-    # The first of the new tokens.
-    new = 2 * PREFILLED
-    positions_of_rows = []
-    masks = []
-    for guess in guesses:
-        copies = torch.arange(PREFILLED) + guess.front - guess.behind
-        later = torch.arange(LATER) + guess.next_position - guess.behind
-        positions = torch.cat([torch.arange(PREFILLED), copies, later])
-        # No position may be negative.
-        positions_of_rows.append(positions - min(0, int(positions.min())))
+    parts = schedule.later_parts[:COMPUTED_PARTS]
+    gap = parts[0].dropped
+    numbers = range(len(parts))
+    left = [len(list_left(part)) for part in parts]
+    ends = [part.start for part in parts]
+    gaps = [part.dropped for part in parts]
+    counts = {
+        f"counted from {left[0]}, the number of keys": left,
+        f"counted on from {ends[0]}": ends,
+        f"counted from {left[0] + 1}, one more than there are keys": [
+            count + 1 for count in left
+        ],
+        f"counted from {left[0] - 1}, one less than there are keys": [
+            count - 1 for count in left
+        ],
+        f"counted on from {ends[0] + 1}": [end + 1 for end in ends],
+        f"counted on from {ends[0] - 1}": [end - 1 for end in ends],
+        "counted from 0 after each eviction": [0 for _ in numbers],
+        f"counted on from {ends[0] - gap}": [end - gap for end in ends],
+    }
+    if None not in next_positions[: len(parts)] and len(next_positions) >= len(parts):
+        known = [int(position or 0) for position in next_positions[: len(parts)]]
+        counts = {name_positions(known, left): known}
 
-        visible = torch.ones(length, length, dtype=torch.bool).tril()
-        visible[PREFILLED:new, :PREFILLED] = False
-        visible[new:, : guess.end] = False
-        visible[new:, PREFILLED + guess.first : new] = False
-        masks.append(visible)
+    each_time = "at each eviction"
+    keys_behind = "keys behind the gap"
+    moves_behind = {
+        "keys keep their rotation": [0 for _ in numbers],
+        f"{keys_behind} are moved up {each_time}": [-gap for _ in numbers],
+        f"{keys_behind} are rotated in the wrong direction, by {gap:+d} positions"
+        f" {each_time}": [gap for _ in numbers],
+        f"{keys_behind} are moved by all that was ever dropped {each_time}": [
+            -each for each in gaps
+        ],
+        "the first eviction alone moves keys up": [-gap, *[0] * (len(parts) - 1)],
+    }
+    for by in (-gap - 1, -gap + 1, -2 * gap, -1, 1):
+        if by:
+            moves_behind.setdefault(
+                f"{keys_behind} are rotated by {by:+d} positions {each_time}, where moving"
+                f" up takes {-gap:+d}",
+                [by for _ in numbers],
+            )
+    moves_in_front = {"": [0 for _ in numbers]}
+    if schedule.sinks:
+        moves_in_front[f", and those in front of it by {-gap:+d}"] = [
+            -gap for _ in numbers
+        ]
+        moves_in_front[f", and those in front of it by {gap:+d}"] = [
+            gap for _ in numbers
+        ]
 
-    tokens = text.expand(len(guesses), -1)
-    *_, logits = case.subject.read(
-        tokens, torch.stack(positions_of_rows), visible=torch.stack(masks)
-    )
-    return logits[:, new:]
+    zeros = moves_in_front[""]
+    right = [
+        make_rolling_steps(schedule, zeros, zeros, ends),
+        make_rolling_steps(schedule, zeros, [-gap for _ in numbers], left),
+    ]
+    for moved_in_front, front in moves_in_front.items():
+        for moved, behind in moves_behind.items():
+            for counted, positions in counts.items():
+                steps = make_rolling_steps(schedule, front, behind, positions)
+                says = f"{moved}{moved_in_front}, and new tokens are {counted}"
+                if steps not in right:
+                    yield Guess(steps, says)
+
+    for counted, positions in counts.items():
+        for beyond, words in ((0, "of "), (1, "one behind "), (-1, "one before ")):
+            steps = make_placed_steps(schedule, beyond, positions)
+            says = f"keys behind the gap are at the positions {words}their slots"
+            if steps not in right:
+                yield Guess(steps, f"{says}, and new tokens are {counted}")
+        if is_by_token:
+            behind = moves_behind[f"{keys_behind} are moved up {each_time}"]
+            steps = make_rolling_steps(
+                schedule, moves_in_front[""], behind, positions, delay=1
+            )
+            says = f"{keys_behind} are moved up {each_time}, but not the newest key"
+            yield Guess(steps, f"{says}, and new tokens are {counted}")
 
 
-def describe_guess(guess: Guess, trace: EvictionTrace) -> str:
-    """Return a mistake in words."""
-    sinks = trace.schedule.sinks
-    if (guess.first, guess.end) != (sinks, sinks + DROPPED):
-        return (
-            f"tokens {guess.first} to {guess.end - 1} are dropped, where tokens {sinks} to"
-            f" {sinks + DROPPED - 1} were to be"
-        )
-    moved = describe_moves(guess.front, guess.behind, DROPPED)
-    return f"{moved}, and {describe_count(guess.next_position, PREFILLED - DROPPED)}"
+def name_positions(positions: Sequence[int], key_counts: Sequence[int]) -> str:
+    if list(positions) == list(key_counts):
+        return f"counted from {positions[0]}, the number of keys"
+    return f"counted from {', '.join(map(str, positions))} after the first evictions"
+
+
+def make_rolling_steps(
+    schedule: EvictionSchedule,
+    front: Sequence[int],
+    behind: Sequence[int],
+    positions: Sequence[int],
+    delay: int = 0,
+) -> tuple[Step, ...]:
+    """Return the steps of evictions that are repeated.
+
+    Args:
+        schedule: which tokens are dropped when.
+        front: the positions by which each eviction rotates the keys of sinks.
+        behind: the positions by which each eviction rotates all other keys.
+        positions: the position of the first token after each eviction.
+        delay: the number of evictions that a new key stays as it is.
+    """
+    parts = schedule.later_parts[: len(positions)]
+    steps = [Step(0, parts[0].start, 0)]
+    for number, part in enumerate(parts):
+        seen = []
+        for token in list_left(part):
+            by_eviction = front if token < schedule.sinks else behind
+            # The evictions since the token was read.
+            first = sum(each.start <= token for each in parts)
+            # The last token of the prefix is the newest key at the first eviction.
+            if token >= parts[0].start - delay:
+                first += delay
+            seen.append((token, sum(by_eviction[first : number + 1])))
+        steps.append(Step(part.start, part.end, positions[number], tuple(seen)))
+    return tuple(steps)
+
+
+def make_placed_steps(
+    schedule: EvictionSchedule,
+    beyond: int,
+    positions: Sequence[int],
+) -> tuple[Step, ...]:
+    """Return the steps of evictions that put each key at the position of its slot.
+
+    Args:
+        schedule: which tokens are dropped when.
+        beyond: the number that is added to the positions of keys behind the gap.
+        positions: the position of the first token after each eviction.
+    """
+    parts = schedule.later_parts[: len(positions)]
+    steps = [Step(0, parts[0].start, 0)]
+    for number, part in enumerate(parts):
+        seen = []
+        for slot, token in enumerate(list_left(part)):
+            source = next(step for step in steps if step.start <= token < step.end)
+            read_at = source.position + token - source.start
+            place = slot if token < schedule.sinks else slot + beyond
+            seen.append((token, place - read_at))
+        steps.append(Step(part.start, part.end, positions[number], tuple(seen)))
+    return tuple(steps)
 
 
 def describe_count(next_position: int, key_count: int) -> str:
@@ -180,21 +429,38 @@ def describe_count(next_position: int, key_count: int) -> str:
     return counted
 
 
-def describe_moves(front: int, behind: int, gap: int) -> str:
-    """Return by how much keys were rotated when a gap was left, in words.
+def describe_moves(moves: Sequence[int], segments: Sequence[Segment]) -> str:
+    """Return by how much keys were rotated when gaps were left, in words.
 
-    Args:
-        front: the positions by which keys in front of the gap were rotated.
-        behind: the positions by which keys behind the gap were rotated.
-        gap: the number of tokens that were dropped.
+    ``moves``: the positions by which the keys of each segment were rotated.
     """
-    if front == behind == 0:
+    right = [segment.distance for segment in segments]
+    gaps = "gaps" if len(segments) - (right[0] == 0) > 1 else "gap"
+    if not any(moves):
         return "keys keep their rotation"
-    if front == 0 and behind == -gap:
-        return "keys behind the gap are moved up"
-    if front == behind:
-        return f"all keys are rotated by {front:+d} positions"
+    if list(moves) == right:
+        return f"keys behind the {gaps} are moved up"
+    if len(set(moves)) == 1:
+        return f"all keys are rotated by {moves[0]:+d} positions"
+    if len(segments) == 2 and not right[0]:
+        return describe_two_moves(moves[0], moves[1], -right[1])
 
+    parts = []
+    wrong_distances = []
+    for by, segment in zip(moves, segments, strict=True):
+        if segment.distance:
+            parts.append(f"those {segment.where} by {by:+d}")
+            wrong_distances.append(f"{segment.distance:+d}")
+        elif by:
+            parts.append(f"those {segment.where} by {by:+d}")
+    first, *others = parts
+    first = first.replace("those ", "keys ").replace(" by ", " are rotated by ")
+    says = ", ".join([f"{first} positions", *others])
+    return f"{says}, where moving up takes {' and '.join(wrong_distances)}"
+
+
+def describe_two_moves(front: int, behind: int, gap: int) -> str:
+    """Return by how much keys in front of the only gap and behind it were rotated."""
     parts = []
     if behind:
         parts.append(f"keys behind the gap are rotated by {behind:+d} positions")
@@ -207,50 +473,3 @@ def describe_moves(front: int, behind: int, gap: int) -> str:
     if behind not in (0, -gap):
         says += f", where moving up takes {-gap}"
     return says
-
-
-def explain_joining(case: Case, got: Stages, position: int | None) -> str:
-    """Return in words how the second of two joined fragments is moved, if it is known.
-
-    Args:
-        case: the subject and its tokens.
-        got: what the code computed behind the two fragments.
-        position: the position that the code gave the next token; None: it does not say.
-    """
-    # The positions that the next token may have been given, the likeliest first.
-    counts = [PREFILLED, PREFILLED - FRAGMENT, FRAGMENT, PREFILLED + 1, PREFILLED - 1]
-    if position is not None:
-        counts = [position]
-
-    for by in (0, FRAGMENT, -FRAGMENT, FRAGMENT - 1, FRAGMENT + 1, 2 * FRAGMENT):
-        for count in counts:
-            expected = compute_fragments(case, by, count)
-            if float(measure_differences(got[-1], expected).max()) > EQUAL:
-                continue
-
-            says = f"keys of the second fragment are rotated by {by:+d} positions"
-            if by == 0:
-                says = "keys of the second fragment are joined without a rotation"
-            elif by == FRAGMENT:
-                says = "keys of the second fragment are moved behind the first"
-            else:
-                says += f" where {FRAGMENT:+d} puts them behind the first"
-            return f"{says}, and new tokens are counted from {count}"
-    return ""
-
-
-def compute_fragments(case: Case, by: int, count: int) -> Tensor:
-    """Return logits of the tokens behind two fragments.
-
-    Args:
-        case: the subject and its tokens.
-        by: the position at which the second fragment begins.
-        count: the position of the first token behind both.
-    """
-    positions = case.make_positions(0)
-    positions[:, FRAGMENT:PREFILLED] += by - FRAGMENT
-    positions[:, PREFILLED:] += count - PREFILLED
-    positions -= min(0, int(positions.min()))
-    visible = separate_fragments()
-    stages = case.subject.read(case.tokens, positions, visible=visible[None])
-    return stages[-1][:, PREFILLED:]

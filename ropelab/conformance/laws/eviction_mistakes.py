@@ -1,20 +1,34 @@
 """Name the mistake of code that drops keys from its cache.
 
-Three things are looked at, the plainest first: the tokens that are left, by their
-values; logits, which are compared with the logits of common mistakes; and each key,
-which is compared with the same key before the eviction, rotated. After several
-evictions the positions of the keys that are left in the end are looked at instead.
+If the cache can be read, three things are looked at after each eviction: the tokens that
+are left, by their values; values and keys, which are compared with the same ones before
+the eviction; and the position of the next token. After several evictions the positions of
+the keys that are left in the end are looked at, too. Of a cache that cannot be read,
+logits are compared with those of common mistakes.
 """
 
 from collections.abc import Iterator, Sequence
 
 from ropelab.conformance.laws.eviction_guesses import (
+    BY_LOGITS,
+    UNDECIDED,
     describe_count,
     describe_moves,
-    explain_logits,
+    describe_small_size,
+    find_guess,
+    guess_count,
+    list_guesses,
+    list_rolling_guesses,
 )
-from ropelab.conformance.laws.eviction_keys import explain_keys, measure_moves
+from ropelab.conformance.laws.eviction_keys import (
+    Moves,
+    describe_errors,
+    explain_change,
+    measure_moves,
+)
 from ropelab.conformance.laws.eviction_trace import (
+    EQUAL,
+    Change,
     EvictionTrace,
     are_equal,
     compare_tokens,
@@ -31,31 +45,55 @@ from ropelab.conformance.laws.moved import find_turns
 from ropelab.conformance.laws.subject import Stages
 
 
-def explain(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
+def explain(
+    case: Case, trace: EvictionTrace, answers: Sequence[Stages], size: float
+) -> str:
     """Return the mistake in words; empty if the code made no known mistake.
 
     Args:
         case: the model and its tokens.
         trace: the cache before and after evictions.
         answers: what the code computed for the tokens after the evictions.
+        size: the difference from the right logits, over their spread.
     """
+    if not trace.changes:
+        return explain_logits(case, trace, answers, size)
     has_one_eviction = len(trace.schedule.later_parts) == 1
-    says = explain_tokens(trace)
-    if not says and has_one_eviction:
-        says = explain_logits(case, trace, answers, measure_moves(case, trace))
-    if not says and trace.after:
-        says = explain_keys(case, trace)
-    if not says and not has_one_eviction:
-        says = explain_count(case, trace) or explain_repetition(case, trace)
-    return says
+    for number, change in enumerate(trace.changes):
+        says = explain_tokens(change) or explain_change(case, change.put_in_order())
+        if says and number:
+            return f"at eviction {number + 1}: {says}"
+        if not says and not has_one_eviction:
+            says = explain_step(case, trace, number)
+        if says:
+            return says
+    if has_one_eviction:
+        return explain_positions(case, trace, answers)
+    return explain_later_positions(case, trace, answers)
 
 
-def explain_tokens(trace: EvictionTrace) -> str:
-    """Name tokens that the first eviction dropped or kept by mistake, in any layer."""
+def explain_logits(
+    case: Case, trace: EvictionTrace, answers: Sequence[Stages], size: float
+) -> str:
+    """Return in words the mistake that has the logits of the code."""
+    if size <= EQUAL:
+        return describe_small_size(size)
+    if len(trace.schedule.later_parts) == 1:
+        guesses = list(list_guesses(trace))
+    else:
+        guesses = list(list_rolling_guesses(trace.schedule, trace.next_positions))
+    guess = find_guess(case, guesses, answers, first_step=1)
+    if guess is None:
+        return describe_small_size(size) or UNDECIDED
+    return f"{BY_LOGITS} {guess.says}"
+
+
+def explain_tokens(change: Change) -> str:
+    """Name tokens that an eviction dropped or kept by mistake, in any layer."""
     for layer, (before, after) in enumerate(
-        zip(trace.before, trace.after, strict=True)
+        zip(change.before, change.after, strict=True)
     ):
-        left_tokens = compare_tokens(before, after, trace.keep)
+        left_tokens = compare_tokens(before, after, change.keep)
         if left_tokens is None or before is None or after is None:
             continue
         where = f"layer {layer}: " if layer else ""
@@ -66,7 +104,7 @@ def explain_tokens(trace: EvictionTrace) -> str:
             old_keys, _ = before
             new_keys, _ = after
             # A rotation keeps the lengths of keys.
-            old_lengths = old_keys[:, :, trace.keep].norm(dim=-1)
+            old_lengths = old_keys[:, :, change.keep].norm(dim=-1)
             new_lengths = new_keys.norm(dim=-1)
             if are_equal(new_lengths, old_lengths):
                 return f"{where}values are not those of their keys' tokens"
@@ -79,17 +117,91 @@ def explain_tokens(trace: EvictionTrace) -> str:
     return ""
 
 
-def explain_count(case: Case, trace: EvictionTrace) -> str:
-    """Return in words where new tokens begin after the first eviction, if wrongly."""
-    moves = measure_moves(case, trace)
-    if moves is None or trace.first_position is None:
+def explain_positions(
+    case: Case, trace: EvictionTrace, answers: Sequence[Stages]
+) -> str:
+    """Return in words the positions of keys and of the next token after one eviction."""
+    (change,) = trace.changes
+    ordered = change.put_in_order()
+    moves = measure_moves(case, ordered)
+    # Keys that are cached before their rotation show no positions.
+    if moves is None:
+        guess = find_guess(case, list(list_guesses(trace)), answers, first_step=1)
+        return "" if guess is None else f"its logits show that {guess.says}"
+
+    moved = describe_moves(moves, change.segments)
+    count = guess_count(case, trace, answers, moves)
+    if count is None:
+        errors = describe_errors(case, ordered, moves)
+        return errors or moved
+    if are_right(moves, change, count):
+        return describe_errors(case, ordered, moves)
+    return f"{moved}, and {describe_count(count, len(trace.keep))}"
+
+
+def are_right(moves: Moves, change: Change, count: int) -> bool:
+    """Return True if keys have the positions of one of the right computations, and the
+    next token follows them.
+
+    All may be moved alike, since only differences of positions count.
+    """
+    right = [segment.distance for segment in change.segments]
+    moved_up = [by - distance for by, distance in zip(moves, right, strict=True)]
+    follows = count == PREFILLED + moves[-1]
+    return follows and (len(set(moves)) == 1 or len(set(moved_up)) == 1)
+
+
+def explain_later_positions(
+    case: Case, trace: EvictionTrace, answers: Sequence[Stages]
+) -> str:
+    """Return in words the positions of keys and of new tokens after several evictions."""
+    first_moves = measure_moves(case, trace.changes[0])
+    if first_moves is None:
+        guesses = list(list_rolling_guesses(trace.schedule, trace.next_positions))
+        guess = find_guess(case, guesses, answers, first_step=1)
+        return "" if guess is None else f"its logits show that {guess.says}"
+
+    for change in trace.changes:
+        moves = measure_moves(case, change)
+        if moves is not None and moves == first_moves:
+            errors = describe_errors(case, change, moves)
+            if errors:
+                return errors
+    return explain_repetition(case, trace)
+
+
+def explain_step(case: Case, trace: EvictionTrace, number: int) -> str:
+    """Return in words wrong positions of keys or new tokens at one of several evictions.
+
+    Whether later evictions move keys as the first one did, is looked at in the end.
+    """
+    change = trace.changes[number]
+    moves = measure_moves(case, change)
+    if moves is None:
         return ""
-    in_front, behind = moves
+    if not number and not are_right(moves, change, PREFILLED + moves[-1]):
+        return describe_moves(moves, change.segments)
+
+    # The position behind the newest key before the eviction.
+    newest_end = PREFILLED
+    if number:
+        before = trace.next_positions[number - 1]
+        if before is None:
+            return ""
+        part = trace.schedule.later_parts[number - 1]
+        newest_end = before + part.end - part.start
+    position = trace.next_positions[number]
     # New tokens follow the newest key, whether it was moved or not.
-    if trace.first_position == PREFILLED + behind:
+    follows = newest_end + moves[-1]
+    if position is None or position == follows:
         return ""
-    moved = describe_moves(in_front, behind, trace.gap)
-    return f"{moved}, and {describe_count(trace.first_position, len(trace.keep))}"
+    if number:
+        return (
+            f"after {number + 1} evictions new tokens are counted from {position}, where"
+            f" {follows} follows the newest key"
+        )
+    moved = describe_moves(moves, change.segments)
+    return f"{moved}, and {describe_count(position, len(change.keep))}"
 
 
 def explain_repetition(case: Case, trace: EvictionTrace) -> str:

@@ -5,7 +5,7 @@ token in the cache.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -18,6 +18,128 @@ from ropelab.conformance.laws.law import Case
 # float32 that count as equal. A position that is off by one moves the fastest pair by a
 # whole radian.
 EQUAL = 1e-3
+# The largest error of keys, values or logits, as a share of their spread, that rounding to
+# 8 bits explains. Some code rounds twice.
+LARGEST_ROUNDING = 0.03
+ORDINALS = ("first", "second", "third", "next")
+
+
+class Segment(NamedTuple):
+    """Neighbouring slots of a changed cache whose keys should move alike."""
+
+    # Where its keys are, as in `keys behind the gap`.
+    where: str
+    slots: slice
+    # The positions by which the right change rotates its keys.
+    distance: int
+    # The right distance in words.
+    right: str
+
+
+@dataclass
+class Change:
+    """Keys and values of each layer before a change of a cache, and after it.
+
+    A change drops keys, or puts the keys of one cache behind those of another.
+    """
+
+    before: list[Entry]
+    after: list[Entry]
+    # The slots before the change that are to be the slots after it, in this order.
+    keep: list[int]
+    segments: list[Segment]
+    # The positions of these slots before the change; empty: they are not known.
+    positions: list[int] = field(default_factory=list)
+
+    def select_row(self, row: int) -> "Change":
+        """Return the same change of one row of a batch."""
+        return replace(
+            self,
+            before=select_row(self.before, row),
+            after=select_row(self.after, row),
+        )
+
+    def put_in_order(self) -> "Change":
+        """Return the change with its slots in the order of ``keep``.
+
+        Code may put keys and their values in any order. Tokens are recognised by the
+        values of the last layer, which differ between equal tokens.
+        """
+        layers = []
+        for layer, entry in enumerate(self.after):
+            if entry is not None and self.before[layer] is not None:
+                layers.append(layer)
+        if not layers:
+            return self
+        order = self.find_order(layers[-1])
+        if order is None or order == sorted(order):
+            return self
+
+        ordered: list[Entry] = []
+        for entry in self.after:
+            if entry is None:
+                ordered.append(None)
+                continue
+            keys, values = entry
+            ordered.append((keys[:, :, order], values[:, :, order]))
+        return replace(self, after=ordered)
+
+    def find_order(self, layer: int) -> list[int] | None:
+        """Return the slot of each token that was to stay; None: it is not known."""
+        before, after = self.before[layer], self.after[layer]
+        assert before is not None and after is not None
+        old_keys, old_values = (part[:, :, self.keep] for part in before)
+        new_keys, new_values = after
+        if old_values.shape != new_values.shape:
+            return None
+        tokens = match_tokens(old_values, new_values)
+        if None in tokens or sorted(map(int, tokens)) != [*range(len(self.keep))]:  # type: ignore[arg-type]
+            return None
+
+        order = sorted(range(len(tokens)), key=tokens.__getitem__)  # type: ignore[arg-type]
+        # Keys that did not move with their values have other lengths in their slots.
+        old_lengths = old_keys.norm(dim=-1)
+        new_lengths = new_keys[:, :, order].norm(dim=-1)
+        return order if are_equal(new_lengths, old_lengths) else None
+
+
+def select_row(entries: Sequence[Entry], row: int) -> list[Entry]:
+    """Return one row of the keys and values of each layer."""
+    selected: list[Entry] = []
+    for entry in entries:
+        if entry is None:
+            selected.append(None)
+        else:
+            keys, values = entry
+            selected.append((keys[row : row + 1], values[row : row + 1]))
+    return selected
+
+
+def list_segments(keep: Sequence[int]) -> list[Segment]:
+    """Return the slots between gaps; moving up rotates keys by minus the gaps before."""
+    starts = [0]
+    for slot in range(1, len(keep)):
+        if keep[slot] != keep[slot - 1] + 1:
+            starts.append(slot)
+    has_sinks = keep[0] == 0
+    gap_count = len(starts) - has_sinks
+
+    segments = []
+    for number, start in enumerate(starts):
+        end = starts[number + 1] if number + 1 < len(starts) else len(keep)
+        distance = start - keep[start]
+        gap = number if has_sinks else number + 1
+        if gap_count <= 1:
+            where = "behind the gap" if gap else "in front of the gap"
+        elif gap == 0:
+            where = "in front of the gaps"
+        else:
+            where = f"behind the {ORDINALS[min(gap, len(ORDINALS)) - 1]} gap"
+        right = "where they stay as they are"
+        if distance:
+            right = f"where moving up takes {distance:+d}"
+        segments.append(Segment(where, slice(start, end), distance, right))
+    return segments
 
 
 @dataclass
@@ -29,18 +151,16 @@ class EvictionTrace:
     schedule: EvictionSchedule
     # A mistake that shows without logits, in words; empty if there is none.
     fault: str = ""
-    # The position that the code gives the first token after the first eviction. None: it
-    # does not say.
-    first_position: int | None = None
-    # The keys and values of each layer before the first eviction, after the first
-    # eviction, and after the last eviction. Empty: the cache cannot be read.
-    before: list[Entry] = field(default_factory=list)
-    after: list[Entry] = field(default_factory=list)
-    last: list[Entry] = field(default_factory=list)
+    # The position that the code gives the first token after each eviction. None: it does
+    # not say.
+    next_positions: list[int | None] = field(default_factory=list)
+    # The keys and values of each layer before the next eviction.
+    pending: list[Entry] = field(default_factory=list)
+    # What each eviction did. Empty: the cache cannot be read.
+    changes: list[Change] = field(default_factory=list)
     # The slots that were to stay at the first eviction.
     keep: list[int] = field(default_factory=list)
-    # True if the eviction left keys in another order than their tokens have in the
-    # text.
+    # True if an eviction left keys in another order than their tokens have in the text.
     is_reordered: bool = False
 
     @property
@@ -48,36 +168,64 @@ class EvictionTrace:
         """The number of keys that the first eviction drops."""
         return self.schedule.later_parts[0].dropped
 
+    @property
+    def first_position(self) -> int | None:
+        """The position of the first token after the first eviction, if it is known."""
+        return self.next_positions[0] if self.next_positions else None
+
+    @property
+    def last(self) -> list[Entry]:
+        """The keys and values of each layer after the last eviction."""
+        return self.changes[-1].after if self.changes else []
+
     def remember_before(self, case: Case, cache: Any) -> None:
-        """Remember the cache before the first eviction, if it can be read."""
-        if not self.before:
-            self.before = copy_entries(case, cache)
+        """Remember the cache before an eviction, if it can be read."""
+        self.pending = copy_entries(case, cache)
 
     def remember_after(self, case: Case, cache: Any, keep: Sequence[int]) -> None:
-        """Remember the cache after an eviction.
-
-        After the first eviction, ``fault`` names a layer with a wrong number of keys.
+        """Remember the cache after an eviction; ``fault`` names a layer with a wrong
+        number of keys.
         """
-        self.last = copy_entries(case, cache)
-        if self.after:
+        self.keep = self.keep or list(keep)
+        after = copy_entries(case, cache)
+        if not after or not self.pending:
             return
-        self.after = self.last
-        self.keep = list(keep)
-        if not self.after:
-            return
-
-        for layer, entry in enumerate(self.after):
-            key_count = len(keep) if entry is None else entry[0].shape[2]
-            if key_count != len(keep) and not self.fault:
-                self.fault = (
-                    f"layer {layer} holds {key_count} keys, where {len(keep)} were to"
-                    " stay"
-                )
-        # With a wrong number of keys the order of their slots says nothing.
+        # Before the first eviction each key has the position of its slot.
+        positions = [] if self.changes else list(keep)
+        segments = list_segments(keep)
+        change = Change(self.pending, after, list(keep), segments, positions)
+        self.changes.append(change)
         if self.fault:
             return
-        left_tokens = compare_tokens(self.before[0], self.after[0], keep)
-        self.is_reordered = left_tokens is not None and left_tokens.is_reordered
+        self.fault = find_wrong_count(after, len(keep))
+        # With a wrong number of keys the order of their slots says nothing.
+        if self.fault:
+            number = len(self.changes)
+            if number > 1:
+                self.fault = f"after {number} evictions {self.fault}"
+            return
+        left_tokens = compare_tokens(change.before[0], after[0], keep)
+        if left_tokens is not None and left_tokens.is_reordered:
+            self.is_reordered = True
+
+    def select_row(self, row: int) -> "EvictionTrace":
+        """Return the same trace of one row of a batch."""
+        return replace(self, changes=[each.select_row(row) for each in self.changes])
+
+
+def find_wrong_count(
+    entries: Sequence[Entry], count: int, were: str = "were to stay"
+) -> str:
+    """Name the first layer with another number of keys or values; empty: none has."""
+    for layer, entry in enumerate(entries):
+        if entry is None:
+            continue
+        for name, part in zip(("keys", "values"), entry, strict=True):
+            if part.shape[2] != count:
+                return (
+                    f"layer {layer} holds {part.shape[2]} {name}, where {count} {were}"
+                )
+    return ""
 
 
 def find_distance(

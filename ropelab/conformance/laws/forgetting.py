@@ -15,13 +15,18 @@ see then depends on the positions that the remaining keys are given:
   the sinks.
 - The tokens that are left are read anew (`compute_anew`). In all layers but the first they
   then have other contents, because they never saw the dropped tokens.
+
+If several runs of tokens are dropped at once, there are several gaps. Keys are then moved
+up by all gaps in front of them.
 """
 
+from copy import copy
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ropelab.conformance.laws.eviction_layouts import Step, compute_layouts
 from ropelab.conformance.laws.law import TOKENS, Case, join_passes
 from ropelab.conformance.laws.subject import Stages
 
@@ -44,8 +49,13 @@ class Part(NamedTuple):
 
     start: int
     end: int
-    # The number of tokens behind the sinks that were dropped until then.
-    dropped: int
+    # The tokens that were dropped until then, in ascending order.
+    gone: tuple[int, ...]
+
+    @property
+    def dropped(self) -> int:
+        """The number of tokens that were dropped until then."""
+        return len(self.gone)
 
 
 class EvictionSchedule(NamedTuple):
@@ -53,6 +63,12 @@ class EvictionSchedule(NamedTuple):
 
     sinks: int
     parts: tuple[Part, ...]
+
+    @property
+    def has_several_gaps(self) -> bool:
+        """True if dropped tokens are not all neighbours."""
+        *_, last = self.parts
+        return last.dropped > 0 and last.gone[-1] - last.gone[0] >= last.dropped
 
     @property
     def later_parts(self) -> tuple[Part, ...]:
@@ -68,17 +84,32 @@ class EvictionSchedule(NamedTuple):
 
 def drop_once(sinks: int) -> EvictionSchedule:
     """Return a schedule with one eviction."""
-    before = Part(0, PREFILLED, 0)
-    after = Part(PREFILLED, TOKENS, DROPPED)
+    before = Part(0, PREFILLED, ())
+    after = Part(PREFILLED, TOKENS, tuple(range(sinks, sinks + DROPPED)))
     return EvictionSchedule(sinks, (before, after))
+
+
+def drop_twice(sinks: int, first: int, between: int) -> EvictionSchedule:
+    """Return a schedule with one eviction that leaves two gaps.
+
+    Args:
+        sinks: the number of first tokens, which stay.
+        first: the number of tokens in the first gap. Both gaps have DROPPED tokens.
+        between: the number of tokens that stay between the gaps.
+    """
+    start = sinks + first + between
+    gone = (*range(sinks, sinks + first), *range(start, start + DROPPED - first))
+    before = Part(0, PREFILLED, ())
+    return EvictionSchedule(sinks, (before, Part(PREFILLED, TOKENS, gone)))
 
 
 def roll_window(sinks: int) -> EvictionSchedule:
     """Return a schedule in which as many tokens are dropped as are then read."""
-    parts = [Part(0, PREFILLED, 0)]
+    parts = [Part(0, PREFILLED, ())]
     for start in range(PREFILLED, TOKENS, STEP):
         dropped = start - PREFILLED + STEP
-        parts.append(Part(start, start + STEP, dropped))
+        gone = tuple(range(sinks, sinks + dropped))
+        parts.append(Part(start, start + STEP, gone))
     return EvictionSchedule(sinks, tuple(parts))
 
 
@@ -94,9 +125,37 @@ def list_kept(key_count: int, sinks: int, dropped: int) -> list[int]:
     return [*range(sinks), *range(sinks + dropped, key_count)]
 
 
+def choose_different_tokens(case: Case) -> Case:
+    """Return the same case with tokens that all differ, if there are enough of them.
+
+    Values in the first layer then tell which token is in a slot.
+    """
+    ids = case.subject.vocabulary
+    # The first ids mostly belong to special tokens, which are left out.
+    first = min(4, ids // 2)
+    rows = len(case.tokens)
+    if ids - first < TOKENS:
+        first = 0
+    if ids < TOKENS:
+        return case
+    other = copy(case)
+    other.__dict__.pop("whole", None)
+    random = torch.Generator().manual_seed(0)
+    texts = []
+    for _ in range(rows):
+        order = torch.randperm(ids - first, generator=random)
+        texts.append(first + order[:TOKENS])
+    other.tokens = torch.stack(texts)
+    return other
+
+
 FRONT = drop_once(0)
 MIDDLE = drop_once(SINKS)
 ROLLING = roll_window(SINKS)
+# The two gaps have different lengths, so that mistakes of one are not those of the other.
+TWO_GAPS = drop_twice(SINKS, first=3, between=5)
+# The first tokens and some in the middle are dropped.
+FRONT_AND_MIDDLE = drop_twice(0, first=3, between=5)
 
 
 def compute_kept(case: Case, schedule: EvictionSchedule) -> Stages:
@@ -114,15 +173,16 @@ def hide_dropped(schedule: EvictionSchedule) -> Tensor:
     No token that is read after an eviction sees a dropped token.
     """
     visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
-    first = schedule.sinks
     for part in schedule.later_parts:
-        visible[part.start : part.end, first : first + part.dropped] = False
+        visible[part.start : part.end, list(part.gone)] = False
     return visible
 
 
 def compute_moved(case: Case, schedule: EvictionSchedule) -> Stages:
     """Return what the later parts give if keys are moved up over each gap."""
     sinks = schedule.sinks
+    if schedule.has_several_gaps:
+        return compute_moved_over_gaps(case, schedule)
     if not sinks:
         return compute_kept(case, schedule)
 
@@ -150,14 +210,30 @@ def compute_moved(case: Case, schedule: EvictionSchedule) -> Stages:
     return [stage[:, schedule.start : TOKENS] for stage in stages]
 
 
+def compute_moved_over_gaps(case: Case, schedule: EvictionSchedule) -> Stages:
+    """Return what the only later part gives if keys are moved up over several gaps."""
+    (part,) = schedule.later_parts
+    left = list_left(part)
+    seen = tuple((token, place - token) for place, token in enumerate(left))
+    steps = (
+        Step(0, part.start, 0),
+        Step(part.start, part.end, len(left), seen),
+    )
+    (stages,) = compute_layouts(case, [steps], first_step=1)
+    return stages
+
+
+def list_left(part: Part) -> list[int]:
+    """Return the tokens in front of a part that were not dropped."""
+    return [token for token in range(part.start) if token not in part.gone]
+
+
 def compute_anew(case: Case, schedule: EvictionSchedule) -> Stages:
     """Return what the later parts give if the tokens that are left are read anew."""
     passes = []
     for part in schedule.later_parts:
-        left = schedule.sinks + part.dropped
-        sinks = case.tokens[:, : schedule.sinks]
-        window = case.tokens[:, left : part.end]
-        stages = case.subject.read(torch.cat([sinks, window], dim=1))
+        read = [*list_left(part), *range(part.start, part.end)]
+        stages = case.subject.read(case.tokens[:, read])
         length = part.end - part.start
         passes.append([stage[:, -length:] for stage in stages])
     return join_passes(passes)

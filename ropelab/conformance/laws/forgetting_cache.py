@@ -11,9 +11,18 @@ import torch
 from torch import Tensor
 
 from ropelab.conformance.laws.caches import CannotAskError, Entry
+from ropelab.conformance.laws.eviction_guesses import describe_moves
+from ropelab.conformance.laws.eviction_keys import (
+    explain_change,
+    explain_layers,
+    measure_moves,
+)
 from ropelab.conformance.laws.eviction_trace import (
+    Change,
+    are_equal,
     find_distance,
     list_ranges,
+    list_segments,
     match_tokens,
 )
 from ropelab.conformance.laws.forgetting import EvictionSchedule, Part
@@ -49,10 +58,12 @@ class Steps:
         self.keys = keys.transpose(0, 2)
         self.values = values.transpose(0, 2)
 
-        # The tokens that are held after each step.
+        # The tokens that are held after each step, in ascending order.
         self.held: list[list[int]] = []
-        # Keys and values of all layers after the last step.
+        # Keys and values of all layers after the last step, in the order of tokens.
         self.last: list[Entry] = []
+        # What the first step did that dropped a token.
+        self.first_drop: Change | None = None
         # The newest key and value of each layer, after each token.
         self.newest: list[list[Entry]] = []
 
@@ -63,17 +74,30 @@ class Steps:
         if first_entry is None or len(counts) != 1:
             raise CannotAskError("its layers hold different numbers of keys")
         _, values = first_entry
-        self.held.append(find_tokens(self.values, values))
-        self.last = list(entries)
+        slots = self.find_slots(values)
+        before = self.last
+        # A cache may write a new key into the slot of a dropped one.
+        self.last = select_slots(entries, slots)
+        self.newest.append(select_slots(self.last, [len(slots) - 1]))
+        if self.first_drop is None and len(self.held) >= 2:
+            self.first_drop = self.find_drop(before)
 
-        newest: list[Entry] = []
-        for entry in entries:
-            if entry is None:
-                newest.append(None)
-                continue
-            keys, values = entry
-            newest.append((keys[:, :, -1:].clone(), values[:, :, -1:].clone()))
-        self.newest.append(newest)
+    def find_slots(self, values: Tensor) -> list[int]:
+        """Return the slots of the tokens that are held, in the order of tokens."""
+        tokens = find_tokens(self.values, values, self.held)
+        self.held.append(sorted(tokens))
+        return sorted(range(len(tokens)), key=tokens.__getitem__)
+
+    def find_drop(self, before: list[Entry]) -> Change | None:
+        """Return what the last step did to the keys before it; None: it dropped none."""
+        *_, old_tokens, tokens = self.held
+        kept = [token for token in tokens if token in old_tokens]
+        if kept == old_tokens or not kept:
+            return None
+        keep = [old_tokens.index(token) for token in kept]
+        slots = [tokens.index(token) for token in kept]
+        after = select_slots(self.last, slots)
+        return Change(before, after, keep, list_segments(keep), keep)
 
     def list_schedules(self) -> list[EvictionSchedule]:
         """Return two schedules, one of which the cache follows.
@@ -115,19 +139,55 @@ class Steps:
         return sinks
 
 
-def find_tokens(single_values: Tensor, values: Tensor) -> list[int]:
-    """Return the tokens that are held, in ascending order.
+class WrongValuesError(Exception):
+    """Dropping tokens has changed values; the message says how."""
+
+
+def find_tokens(
+    single_values: Tensor, values: Tensor, held: Sequence[Sequence[int]]
+) -> list[int]:
+    """Return the token of each slot.
+
+    WrongValuesError: values were changed in a known way when tokens were dropped.
 
     Args:
         single_values: the values of all tokens, where each token was read by itself.
         values: the values in the cache.
+        held: the tokens that were held before.
     """
     tokens = []
     for token in match_tokens(single_values, values):
         if token is None:
-            raise CannotAskError("values in its first layer are those of no token")
+            break
         tokens.append(token)
-    return sorted(tokens)
+    if len(tokens) == values.shape[2]:
+        return tokens
+
+    number = len(held)
+    lengths = single_values.norm(dim=-1)
+    matched = match_tokens(single_values.sort(dim=1).values, values.sort(dim=1).values)
+    if None not in matched and number:
+        raise WrongValuesError(
+            f"from token {number} on values are those of other heads"
+        )
+    norms = match_tokens(lengths[..., None], values.norm(dim=-1)[..., None])
+    if None not in norms and number:
+        raise WrongValuesError(f"from token {number} on values are rotated, too")
+    raise CannotAskError(
+        "values in its first layer are those of no token: they are rounded or merged"
+    )
+
+
+def select_slots(entries: Sequence[Entry], slots: Sequence[int]) -> list[Entry]:
+    """Return copies of the keys and values in these slots, by layer."""
+    selected: list[Entry] = []
+    for entry in entries:
+        if entry is None:
+            selected.append(None)
+        else:
+            keys, values = entry
+            selected.append((keys[:, :, list(slots)], values[:, :, list(slots)]))
+    return selected
 
 
 def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
@@ -140,9 +200,10 @@ def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
         if count:
             start = number
             break
-    parts = [Part(0, start, 0)]
+    parts = [Part(0, start, ())]
     for number in range(start, TOKENS):
-        parts.append(Part(number, number + 1, dropped[number]))
+        gone = tuple(range(sinks, sinks + dropped[number]))
+        parts.append(Part(number, number + 1, gone))
     return EvictionSchedule(sinks, tuple(parts))
 
 
@@ -152,6 +213,18 @@ def explain(case: Case, steps: Steps) -> str:
     They are found by rotating the key of each token as it was when the token was read
     by itself at position 0.
     """
+    change = steps.first_drop
+    says = explain_layers(case, change) if change is not None else ""
+    moves = None if change is None else measure_moves(case, change)
+    if change is not None and moves is not None and not says:
+        right = [segment.distance for segment in change.segments]
+        moved_up = {by - distance for by, distance in zip(moves, right, strict=True)}
+        # All keys may be moved alike.
+        if len(set(moves)) > 1 and len(moved_up) > 1:
+            says = describe_moves(moves, change.segments)
+    if says:
+        return f"when the first token is dropped, {says}"
+
     distances = range(2 * TOKENS)
     turn = find_turns(case, distances)[0]
     first_entry = steps.last[0]
@@ -167,16 +240,40 @@ def explain(case: Case, steps: Steps) -> str:
             find_distance(key_of_token, key, distances, turn.rotated_units)
         )
 
+    says = compare_values(steps)
+    if says:
+        return says
     moved_up = list(range(len(tokens)))
     if positions in (tokens, moved_up):
         says = compare_layers(case, steps)
         if says:
             return says
 
+    says = explain_change(case, change) if change is not None else ""
+    if says:
+        return f"when the first token is dropped, {says}"
     measured = list_ranges(positions)
     right_positions = list_ranges(tokens)
     says = f"keys end at positions {measured}, where kept they are at {right_positions}"
     return f"{says}, and moved up at {list_ranges(moved_up)}"
+
+
+def compare_values(steps: Steps) -> str:
+    """Return in words the first layer whose values are not those that were read."""
+    for layer, entry in enumerate(steps.last):
+        if entry is None:
+            continue
+        _, values = entry
+        for slot, token in enumerate(steps.held[-1]):
+            newest = steps.newest[token][layer]
+            assert newest is not None
+            _, newest_values = newest
+            if not are_equal(values[:, :, slot : slot + 1], newest_values):
+                return (
+                    f"layer {layer}: the values of token {token} are other ones than when"
+                    " it was read"
+                )
+    return ""
 
 
 def compare_layers(case: Case, steps: Steps) -> str:

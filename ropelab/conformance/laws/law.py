@@ -149,8 +149,8 @@ class Case:
         return self.subject.read(self.tokens)
 
     def make_positions(self, first: int, length: int = TOKENS) -> Tensor:
-        """Return positions [1, length] that count from ``first``."""
-        return torch.arange(first, first + length)[None]
+        """Return positions [rows, length] that count from ``first``."""
+        return torch.arange(first, first + length).expand(len(self.tokens), -1)
 
 
 @torch.inference_mode()

@@ -1,0 +1,70 @@
+"""Trials of two different texts at once, as two rows of a batch.
+
+Code that treats only the first row of a cache rightly is right for one text.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+
+import torch
+
+from ropelab.conformance.laws.law import (
+    LARGEST_UNREPORTED,
+    Case,
+    Comparison,
+    measure_differences,
+)
+from ropelab.conformance.laws.subject import Stages
+
+
+def double(case: Case) -> Case:
+    """Return the same case with a second text, which is the first one backwards."""
+    both = copy(case)
+    both.tokens = torch.cat([case.tokens, case.tokens.flip(1)])
+    both.__dict__.pop("whole", None)
+    return both
+
+
+def split(case: Case) -> list[Case]:
+    """Return a case for each row, with the same rotations."""
+    if len(case.tokens) == 1:
+        return [case]
+    cases = []
+    for row in range(len(case.tokens)):
+        single = copy(case)
+        single.tokens = case.tokens[row : row + 1]
+        single.__dict__.pop("whole", None)
+        cases.append(single)
+    return cases
+
+
+def select(stages: Stages, row: int) -> Stages:
+    """Return the stages of one row."""
+    return [stage[row : row + 1] for stage in stages]
+
+
+def find_worst(comparisons: Sequence[Comparison]) -> Comparison:
+    """Return the comparison of the row with the largest difference.
+
+    The row is named unless all rows have the same mistake.
+    """
+    sizes = []
+    for comparison in comparisons:
+        logits, expected = comparison.got[-1], comparison.expected[-1]
+        sizes.append(float(measure_differences(logits, expected).max()))
+    worst = sizes.index(max(sizes))
+    if len(comparisons) == 1:
+        return comparisons[0]
+
+    def explain_row() -> str:
+        sentences = []
+        for comparison, size in zip(comparisons, sizes, strict=True):
+            is_wrong = size > LARGEST_UNREPORTED and comparison.explain is not None
+            sentences.append(comparison.explain() if is_wrong else "")  # type: ignore[misc]
+        says = sentences[worst]
+        is_the_same = len(set(sentences)) == 1
+        if is_the_same or not says:
+            return says
+        return f"row {worst} of {len(comparisons)}: {says}"
+
+    return comparisons[worst]._replace(explain=explain_row)
