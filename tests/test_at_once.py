@@ -15,6 +15,7 @@ from ropelab.conformance import vectors as kits
 from ropelab.runs import folders, store
 from ropelab.runs.folders import lock_folder, lock_users_folder, replace_folder
 from ropelab.runs.store import RUN
+from ropelab.runs.tables import DamagedError
 from ropelab.show import drawn
 from ropelab.show.page.shown import find_runs
 
@@ -49,6 +50,7 @@ def replace_run(run: Path) -> None:
 
 def test_a_run_that_is_replaced_while_it_is_read_is_read_as_the_new_one(run):
     manifest = store.read_manifest(run)
+    assert manifest is not None
     replace_run(run)
     latest, tables = store.read_tables(run, manifest)
     assert latest["seconds"] == manifest["seconds"] + 1.0
@@ -57,8 +59,9 @@ def test_a_run_that_is_replaced_while_it_is_read_is_read_as_the_new_one(run):
 
 def test_a_damaged_run_is_still_damaged(run):
     manifest = store.read_manifest(run)
+    assert manifest is not None
     (run / "tables" / "pairs.csv").write_text("pair\n0\n")
-    with pytest.raises(store.DamagedError, match=r"pairs\.csv is not what was written"):
+    with pytest.raises(DamagedError, match=r"pairs\.csv is not what was written"):
         store.read_tables(run, manifest)
 
 
@@ -82,7 +85,9 @@ def test_readers_of_all_runs_leave_none_out(run, reader, monkeypatch, capsys):
         table = shown.stored_tables["pairs"]
         assert shown.manifest["tables"]["pairs"]["rows"] == len(table)
     elif reader == "claims":
-        version = describe(run)["version"]
+        stored_before = describe(run)
+        assert stored_before is not None
+        version = stored_before["version"]
         (stored,) = store.load_stored_runs(results, "freqs", version)
         table = stored.tables["pairs"]
     else:
@@ -102,7 +107,7 @@ def test_readers_of_all_runs_leave_none_out(run, reader, monkeypatch, capsys):
 
 def test_a_run_between_two_renames_is_not_left_out(run, monkeypatch):
     # The run loses its name after the readers have looked for such runs.
-    list_interrupted = store.list_interrupted
+    list_interrupted = folders.list_interrupted
 
     def rename_after(folder: Path) -> list[Path]:
         found = list_interrupted(folder)

@@ -124,8 +124,8 @@ def vectors(
     # write here at once leave the kit of one configuration.
     try:
         with lock_users_folder(Path(out)):
-            for folder, arrays, about in kits:
-                write(folder, arrays, about, whole_config)
+            for folder, arrays_of_kit, about in kits:
+                write(folder, arrays_of_kit, about, whole_config)
     except OSError as error:
         raise InputError(f"cannot write to {out}: {error.strerror or error}") from None
 

@@ -552,13 +552,13 @@ def load_stored_runs(results: Path, experiment: str, version: int) -> list[Store
     runs = []
     for folder, manifest in sorted(selected_runs, key=lambda run: run[0].name):
         try:
-            manifest, tables = read_tables(folder, manifest)
+            latest, tables = read_tables(folder, manifest)
         except DamagedError as error:
             say_once(f"left out: {error}; the command in its manifest makes it again")
             continue
-        run = Stored(experiment, manifest["config"], tables, str(folder))
-        if manifest["version"] < version:
-            run = replace(run, earlier_version=manifest["version"])
+        run = Stored(experiment, latest["config"], tables, str(folder))
+        if latest["version"] < version:
+            run = replace(run, earlier_version=latest["version"])
         runs.append(run)
     return runs
 

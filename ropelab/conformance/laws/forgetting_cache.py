@@ -218,9 +218,9 @@ def explain(case: Case, steps: Steps) -> str:
     moves = None if change is None else measure_moves(case, change)
     if change is not None and moves is not None and not says:
         right = [segment.distance for segment in change.segments]
-        moved_up = {by - distance for by, distance in zip(moves, right, strict=True)}
-        # All keys may be moved alike.
-        if len(set(moves)) > 1 and len(moved_up) > 1:
+        excesses = {by - distance for by, distance in zip(moves, right, strict=True)}
+        # All keys may be moved alike, or each by what is right and one number more.
+        if len(set(moves)) > 1 and len(excesses) > 1:
             says = describe_moves(moves, change.segments)
     if says:
         return f"when the first token is dropped, {says}"

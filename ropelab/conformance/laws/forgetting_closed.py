@@ -27,6 +27,7 @@ from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
     Comparison,
+    join_passes,
     measure_differences,
 )
 from ropelab.conformance.laws.subject import Stages
@@ -65,7 +66,7 @@ def compare_closed_cache(
         words: the words for positions that are kept, for positions that are moved up,
             and for tokens that are computed anew.
     """
-    got = [stage.clone() for stage in forgetting.join_passes(passes)]
+    got = [stage.clone() for stage in join_passes(passes)]
     first = find_first_difference(got, case.whole)
     later = range(first, TOKENS)
     answer = [stage[:, first:] for stage in got]
