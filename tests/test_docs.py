@@ -35,6 +35,8 @@ CONSTANTS = {
         "Qwen2.5",
         "intervals of 95 %",
         "1.6 %",
+        "transformers 4.48",
+        "transformers 4.44",
         # What a difference of the loss means.
         "0.03 more means that the true next byte gets 3 %",
         "with YaRN ×1.5 and",
