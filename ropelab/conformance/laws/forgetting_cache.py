@@ -203,7 +203,8 @@ def compare_keys(steps: Steps, keys: Tensor) -> None:
     # Two tokens may have keys of nearly the same length.
     if float(differences.max()) <= LEAST_OTHER_LENGTH * float(single_lengths.std()):
         return
-    wrong_keys, wrong_values = [], []
+    wrong_keys: list[int | None] = []
+    wrong_values: list[int] = []
     for key, value in zip(tokens_of_keys, tokens_of_values, strict=True):
         if key != value:
             wrong_keys.append(key)
