@@ -24,6 +24,7 @@ from ropelab.conformance.laws.eviction_trace import (
     Change,
     Segment,
     are_equal,
+    list_ranges,
 )
 from ropelab.conformance.laws.law import Case
 from ropelab.conformance.laws.moved import find_turns
@@ -112,14 +113,33 @@ def explain_layer(change: Change, layer: int, maps: Maps) -> str:
             known = name_slots(maps, kept_keys, new_keys, change.positions)
             return f"keys {segment.where} {says}{known}"
         if "head by head" not in says:
-            other_source = maps.find_other_source(kept_keys, new_keys)
+            other_source = maps.find_other_source(
+                before[maps.part], new_keys, change.keep
+            )
             if other_source:
                 return f"keys are {other_source}"
             source = find_layer_of_keys(change, layer, maps)
             if source is not None:
                 return f"keys are those of layer {source}"
+        if is_in_all_segments(change.segments, kept_keys, new_keys, maps, says):
+            return f"all keys {says}"
         return f"keys {segment.where} {says}"
     return ""
+
+
+def is_in_all_segments(
+    segments: Sequence[Segment], before: Tensor, after: Tensor, maps: Maps, says: str
+) -> bool:
+    """Return True if the same happened to the keys of several segments, and no other."""
+    count = 0
+    for segment in segments:
+        keys = before[:, :, segment.slots]
+        if not keys.numel():
+            continue
+        if maps.describe_change(keys, after[:, :, segment.slots], segment) != says:
+            return False
+        count += 1
+    return count > 1
 
 
 def name_slots(
@@ -204,19 +224,22 @@ def measure_moves(case: Case, change: Change) -> Moves | None:
 def compare_layers(
     distances: dict[int, list[int | None]], segments: Sequence[Segment]
 ) -> str:
-    """Return in words two layers whose keys are rotated by different positions."""
-    if not distances:
-        return ""
-    first, *other_layers = distances
+    """Return in words the layers whose keys are rotated by different positions."""
     # The last segments move most, and are looked at first.
     for number in reversed(range(len(segments))):
-        for layer in other_layers:
-            here, there = distances[first][number], distances[layer][number]
-            if here is not None and there is not None and here != there:
-                return (
-                    f"keys {segments[number].where} are rotated by {here:+d} positions in"
-                    f" layer {first}, and by {there:+d} in layer {layer}"
-                )
+        layers_by_distance: dict[int, list[int]] = {}
+        for layer, by_segment in distances.items():
+            distance = by_segment[number]
+            if distance is not None:
+                layers_by_distance.setdefault(distance, []).append(layer)
+        if len(layers_by_distance) < 2:
+            continue
+        parts = []
+        for distance, layers in layers_by_distance.items():
+            unit = "" if parts else " positions"
+            noun = "layer" if len(layers) == 1 else "layers"
+            parts.append(f"by {distance:+d}{unit} in {noun} {list_ranges(layers)}")
+        return f"keys {segments[number].where} are rotated {', and '.join(parts)}"
     return ""
 
 

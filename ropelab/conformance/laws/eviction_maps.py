@@ -81,31 +81,52 @@ class Maps:
                 return f"are rotated by {numbers} positions, {name}, {segment.right}"
         return self.describe_map(before, after, segment.distance)
 
-    def find_other_source(self, before: Tensor, after: Tensor) -> str:
+    def find_other_source(
+        self, before: Tensor, after: Tensor, keep: Sequence[int]
+    ) -> str:
         """Return whose keys are in each slot, if not its own; empty: this is not known.
 
         Keys may have been rotated, slot by slot or head by head.
 
         Args:
-            before: keys [rows, heads, slots, head_dim] of the slots that were to stay.
+            before: keys [rows, heads, slots, head_dim], those that were dropped, too.
             after: the keys of the slots that are left.
+            keep: the slots that were to stay.
         """
-        for axis, words in (
-            (2, "not in the slots of their values"),
-            (1, "those of other heads"),
-        ):
-            count = after.shape[axis]
-            sources: list[int] = []
-            for place in range(count):
-                # Its own key comes first.
-                candidates = [place, *(each for each in range(count) if each != place)]
-                source = self.find_source(before, after, axis, place, candidates)
-                if source is None:
-                    break
-                sources.append(source)
-            if len(sources) == count and sources != [*range(count)]:
-                return words
+        sources = self.find_sources(before, after, axis=2, own=keep)
+        if sources and sources != [*keep]:
+            pairs = zip(keep, sources, strict=True)
+            wrong = [(slot, source) for slot, source in pairs if slot != source]
+            slots = list_ranges([slot for slot, _ in wrong])
+            wrong_sources = list_ranges([source for _, source in wrong])
+            return (
+                f"not in the slots of their values: values of slots {slots} have keys of"
+                f" slots {wrong_sources}"
+            )
+        heads = [*range(after.shape[1])]
+        sources = self.find_sources(before[:, :, list(keep)], after, axis=1, own=heads)
+        if sources and sources != heads:
+            return "those of other heads"
         return ""
+
+    def find_sources(
+        self, before: Tensor, after: Tensor, axis: int, own: Sequence[int]
+    ) -> list[int]:
+        """Return the slots or heads before whose keys, rotated, are in each place; empty:
+        the keys of some place are those of none.
+
+        ``own``: the slot or head that each place should have its keys from.
+        """
+        sources: list[int] = []
+        for place, expected in enumerate(own):
+            # Its own key comes first.
+            others = [each for each in range(before.shape[axis]) if each != expected]
+            candidates = [expected, *others]
+            source = self.find_source(before, after, axis, place, candidates)
+            if source is None:
+                return []
+            sources.append(source)
+        return sources
 
     def find_source(
         self,
@@ -276,6 +297,7 @@ class Maps:
         width = len(self.features)
         half = order_features(width, "half")
         adjacent = order_features(width, "adjacent")
+        yield from self.list_mixed_layouts()
         for right_order, other_order in ((half, adjacent), (adjacent, half)):
             # Where the other layout has a feature, the right one has `order`.
             order = self.features[right_order.argsort()[other_order]]
@@ -303,9 +325,52 @@ class Maps:
                 features = torch.arange(2 * len(frequencies))
                 yield words, self.rotate(frequencies, features, layout)
 
-    def order_pairs(self) -> tuple[Tensor, Tensor]:
-        """Return the first and the second features of all pairs."""
-        layout = "adjacent" if self.is_adjacent() else "half"
+    def list_mixed_layouts(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the maps that take pairs from one layout, and cos and sin from the other.
+
+        This happens where `rotate_half` and the tables come from two models.
+        """
+        own = self.order_pairs()
+        other = self.order_pairs(is_other=True)
+        first, second = own
+        cos = self.rotated_units[:, first, first]
+        sin = self.rotated_units[:, first, second]
+        for words, pairs, order_of_tables in (
+            (
+                "are rotated in the pairs of the other layout, by cos and sin that are in"
+                " the model's",
+                other,
+                own,
+            ),
+            (
+                "are rotated by cos and sin in the order of the other layout, in the"
+                " model's pairs",
+                own,
+                other,
+            ),
+        ):
+            # The cosines and sines by features.
+            cos_table = torch.zeros_like(self.rotated_units[:, 0])
+            sin_table = torch.zeros_like(cos_table)
+            for features in order_of_tables:
+                cos_table[:, features] = cos
+                sin_table[:, features] = sin
+            first, second = pairs
+            rotated_units = self.rotated_units.clone()
+            rows = self.features[:, None]
+            rotated_units[:, rows, self.features] = 0
+            for features in pairs:
+                rotated_units[:, features, features] = cos_table[:, features]
+            rotated_units[:, first, second] = sin_table[:, second]
+            rotated_units[:, second, first] = -sin_table[:, first]
+            yield words, rotated_units
+
+    def order_pairs(self, is_other: bool = False) -> tuple[Tensor, Tensor]:
+        """Return the first and the second features of all pairs.
+
+        ``is_other``: True asks for the pairs of the other layout.
+        """
+        layout = "adjacent" if self.is_adjacent() != is_other else "half"
         order = self.features[order_features(len(self.features), layout)]
         first, second = order.chunk(2)
         return first, second

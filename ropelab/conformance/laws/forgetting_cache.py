@@ -14,7 +14,6 @@ from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.eviction_guesses import describe_moves
 from ropelab.conformance.laws.eviction_keys import (
     explain_change,
-    explain_layers,
     measure_moves,
 )
 from ropelab.conformance.laws.eviction_trace import (
@@ -28,6 +27,10 @@ from ropelab.conformance.laws.eviction_trace import (
 from ropelab.conformance.laws.forgetting import EvictionSchedule, Part
 from ropelab.conformance.laws.law import TOKENS, Case
 from ropelab.conformance.laws.moved import find_turns
+
+# The least difference between the lengths of two tokens' keys, as a share of the spread
+# of lengths, that rounding cannot make.
+LEAST_OTHER_LENGTH = 0.1
 
 
 def choose_tokens(case: Case) -> Case:
@@ -73,8 +76,10 @@ class Steps:
         first_entry = entries[0]
         if first_entry is None or len(counts) != 1:
             raise CannotAskError("its layers hold different numbers of keys")
-        _, values = first_entry
+        keys, values = first_entry
         slots = self.find_slots(values)
+        if len(self.held) > len(slots):
+            compare_keys(self, keys[:, :, slots])
         before = self.last
         # A cache may write a new key into the slot of a dropped one.
         self.last = select_slots(entries, slots)
@@ -178,6 +183,39 @@ def find_tokens(
     )
 
 
+def compare_keys(steps: Steps, keys: Tensor) -> None:
+    """Raise WrongValuesError if keys are in the slots of other tokens' values.
+
+    A rotation keeps the lengths of keys, which tell the tokens.
+
+    Args:
+        steps: the tokens that are held, by their values.
+        keys: the keys in the first layer, in the order of these tokens.
+    """
+    lengths = keys.norm(dim=-1, keepdim=True)
+    single_lengths = steps.keys.norm(dim=-1, keepdim=True)
+    tokens_of_keys = match_tokens(single_lengths, lengths)
+    # Keys of other lengths were changed otherwise.
+    if None in tokens_of_keys:
+        return
+    tokens_of_values = steps.held[-1]
+    differences = (single_lengths[:, :, tokens_of_values] - lengths).abs()
+    # Two tokens may have keys of nearly the same length.
+    if float(differences.max()) <= LEAST_OTHER_LENGTH * float(single_lengths.std()):
+        return
+    wrong_keys: list[int | None] = []
+    wrong_values: list[int] = []
+    for key, value in zip(tokens_of_keys, tokens_of_values, strict=True):
+        if key != value:
+            wrong_keys.append(key)
+            wrong_values.append(value)
+    raise WrongValuesError(
+        f"from token {len(steps.held) - 1} on values are not those of their keys' tokens:"
+        f" keys of tokens {list_ranges(wrong_keys)} have values of tokens"
+        f" {list_ranges(wrong_values)}"
+    )
+
+
 def select_slots(entries: Sequence[Entry], slots: Sequence[int]) -> list[Entry]:
     """Return copies of the keys and values in these slots, by layer."""
     selected: list[Entry] = []
@@ -214,7 +252,7 @@ def explain(case: Case, steps: Steps) -> str:
     by itself at position 0.
     """
     change = steps.first_drop
-    says = explain_layers(case, change) if change is not None else ""
+    says = explain_change(case, change) if change is not None else ""
     moves = None if change is None else measure_moves(case, change)
     if change is not None and moves is not None and not says:
         right = [segment.distance for segment in change.segments]
@@ -249,9 +287,6 @@ def explain(case: Case, steps: Steps) -> str:
         if says:
             return says
 
-    says = explain_change(case, change) if change is not None else ""
-    if says:
-        return f"when the first token is dropped, {says}"
     measured = list_ranges(positions)
     right_positions = list_ranges(tokens)
     says = f"keys end at positions {measured}, where kept they are at {right_positions}"

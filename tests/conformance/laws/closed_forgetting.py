@@ -117,6 +117,13 @@ CLOSED_RIGHT: dict[str, Forgetting] = {
     "a ring, kept": Ring(),
 }
 FORGETTING_PLANTS: dict[str, Moving] = {
+    "values of the last tokens": Moving(
+        choose_values=lambda slots: [*range(slots[-1] + 1 - len(slots), slots[-1] + 1)]
+    ),
+    "values of the first tokens": Moving(
+        choose_values=lambda slots: [*range(len(slots))]
+    ),
+    "keys one slot late": Moving(change_keys=lambda keys: keys.roll(1, dims=2)),
     "backwards": Moving(list_moves=lambda n, by: [0] * 4 + [by] * (n - 4)),
     "one too many": Moving(list_moves=lambda n, by: [0] * 4 + [-by - 1] * (n - 4)),
     "counts tokens": Moving(count=count_seen),

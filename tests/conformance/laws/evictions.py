@@ -198,6 +198,57 @@ class OneSign(Eviction):
         return torch.cat(parts, dim=-1)
 
 
+def alternate(x: Tensor) -> Tensor:
+    """Return what rotation by a right angle makes of adjacent pairs."""
+    return torch.stack([-x[..., 1::2], x[..., ::2]], dim=-1).flatten(-2)
+
+
+def exchange_halves(x: Tensor) -> Tensor:
+    """Return what rotation by a right angle makes of pairs from both halves."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([-second, first], dim=-1)
+
+
+class AdjacentPairs(Eviction):
+    """Pairs are adjacent, and the tables have the order of halves."""
+
+    def rotate(self, x: Tensor, moves: Tensor) -> Tensor:
+        angles = moves.to(x.dtype)[:, None] * self.rotary.inv_freq.to(x.dtype)
+        angles = torch.cat([angles, angles], dim=-1)
+        return x * angles.cos() + alternate(x) * angles.sin()
+
+
+class AdjacentTables(Eviction):
+    """Pairs are of both halves, and the tables have the order of adjacent pairs."""
+
+    def rotate(self, x: Tensor, moves: Tensor) -> Tensor:
+        angles = moves.to(x.dtype)[:, None] * self.rotary.inv_freq.to(x.dtype)
+        angles = angles.repeat_interleave(2, dim=-1)
+        return x * angles.cos() + exchange_halves(x) * angles.sin()
+
+
+class HalvesOfAdjacent(Eviction):
+    """A model with adjacent pairs, whose keys are rotated by halves."""
+
+    def rotate(self, x: Tensor, moves: Tensor) -> Tensor:
+        angles = moves.to(x.dtype)[:, None] * self.rotary.inv_freq.to(x.dtype)
+        angles = angles.repeat_interleave(2, dim=-1)
+        width = angles.shape[-1]
+        rotated, rest = x[..., :width], x[..., width:]
+        rotated = rotated * angles.cos() + exchange_halves(rotated) * angles.sin()
+        return torch.cat([rotated, rest], dim=-1)
+
+
+class LastKeys(Eviction):
+    """The last keys stay, without the sinks; values are the right ones."""
+
+    def evict(self, cache: Any, keep: list[int]) -> Any:
+        last_keys = [layer.keys[:, :, -len(keep) :] for layer in cache.layers]
+        super().evict(cache, keep)
+        for layer, keys in zip(cache.layers, last_keys, strict=True):
+            layer.keys = keys
+
+
 class KeysBackwards(Eviction):
     """The keys that stay come back in reverse, and their values do not."""
 

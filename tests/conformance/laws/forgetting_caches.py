@@ -25,6 +25,8 @@ class Forgetting:
     moves_newest: bool = True
     # The layers in which keys are moved.
     layers: Sequence[int] = (0, 1)
+    # The slots of the values that stay, from those of the keys.
+    choose_values: Callable[[list[int]], list[int]] = list
     eviction: Eviction = field(default_factory=Eviction)
 
     def make(self) -> Subject:
@@ -68,7 +70,7 @@ class WindowLayer(DynamicLayer):
             return keys, values
         slots = [*range(4), *range(4 + surplus, keys.shape[2])]
         self.keys = self.rules.move(keys[:, :, slots], surplus, self.number)
-        self.values = values[:, :, slots]
+        self.values = values[:, :, self.rules.choose_values(slots)]
         return (keys, values) if self.rules.is_late else (self.keys, self.values)
 
     def get_seq_length(self) -> int:

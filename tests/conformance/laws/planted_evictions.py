@@ -9,13 +9,17 @@ from torch import nn
 from ropelab.conformance.laws.subject import Function, Subject
 from tests.conformance.laws.evictions import (
     FAMILIES,
+    AdjacentPairs,
+    AdjacentTables,
     Anew,
     EverySecond,
     Eviction,
     Exchanged,
     FirstHead,
+    HalvesOfAdjacent,
     KeysBackwards,
     KeysOfOtherHeads,
+    LastKeys,
     OnceAlone,
     OneSign,
     OtherLayersValues,
@@ -151,7 +155,10 @@ MISTAKES = (
     ),
     planted(
         "the attention factor twice",
-        ["are multiplied by 1.139", "the attention factor, which keys have already"],
+        [
+            "all keys are multiplied by 1.139",
+            "attention factor, which keys have already",
+        ],
         family="yarn",
         gain=lambda factor: factor,
     ),
@@ -319,6 +326,29 @@ FURTHER = (
         "keys in reverse",
         KeysBackwards(move=stay, count=count_tokens).make,
         ("keys are not in the slots of their values",),
+    ),
+    Mistake(
+        "the last keys, and the values of sinks",
+        LastKeys(move=stay, count=count_tokens).make,
+        (
+            "keys are not in the slots of their values: values of slots 0 to 3 have keys"
+            " of slots 8 to 11",
+        ),
+    ),
+    Mistake(
+        "adjacent pairs with tables of halves",
+        AdjacentPairs().make,
+        ("the pairs of the other layout, by cos and sin that are in the model's",),
+    ),
+    Mistake(
+        "pairs of halves with tables of adjacent pairs",
+        AdjacentTables().make,
+        ("by cos and sin in the order of the other layout, in the model's pairs",),
+    ),
+    Mistake(
+        "pairs of halves with tables of adjacent pairs, partial",
+        HalvesOfAdjacent(family="glm").make,
+        ("the pairs of the other layout, by cos and sin that are in the model's",),
     ),
     Mistake(
         "keys of other heads",

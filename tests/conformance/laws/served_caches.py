@@ -860,7 +860,7 @@ WORDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     ),
     "FactorAgain": (
         (MIDDLE, ("are multiplied by 1.2 besides being rotated",)),
-        (JOIN, ("keys of the first fragment are multiplied by 1.2",)),
+        (JOIN, ("all keys are multiplied by 1.2",)),
     ),
     "ByAllDropped": (
         (

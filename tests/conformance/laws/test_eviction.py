@@ -8,6 +8,8 @@ import torch
 from ropelab.conformance.laws.caches import UNREADABLE
 from ropelab.conformance.laws.doctor import examine
 from ropelab.conformance.laws.eviction import ANEW, EVICTION, KEPT, MOVED
+from ropelab.conformance.laws.eviction_keys import compare_layers
+from ropelab.conformance.laws.eviction_trace import list_segments
 from ropelab.conformance.laws.law import Law
 from ropelab.conformance.laws.moved import KSHIFT
 from ropelab.conformance.laws.subject import Function, Subject, TransformersSubject
@@ -143,7 +145,19 @@ ENDS = {
 def test_a_layer_of_a_forgetting_cache_that_is_not_moved_is_named() -> None:
     row = ask(Forgetting(layers=(0,)).make(), "own, by itself")["own, by itself"]
     assert row["verdict"] == "broken"
-    assert "moved by 20 times 0 positions in layer 1" in row["says"]
+    assert row["says"] == (
+        "when the first token is dropped, keys behind the gap are rotated by -1 positions"
+        " in layer 0, and by +0 in layer 1"
+    )
+
+
+def test_all_layers_that_are_not_moved_are_named() -> None:
+    segments = list_segments([0, 1, *range(10, 14)])
+    says = compare_layers({0: [0, -8], 1: [0, 0], 2: [0, 0], 3: [0, -8]}, segments)
+    assert says == (
+        "keys behind the gap are rotated by -8 positions in layers 0, 3, and by +0 in"
+        " layers 1 to 2"
+    )
 
 
 @pytest.mark.parametrize("name", FORGETTING_MISTAKES)
