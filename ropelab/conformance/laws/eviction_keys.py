@@ -234,7 +234,7 @@ def compare_layers(
                 layers_by_distance.setdefault(distance, []).append(layer)
         if len(layers_by_distance) < 2:
             continue
-        parts = []
+        parts: list[str] = []
         for distance, layers in layers_by_distance.items():
             unit = "" if parts else " positions"
             noun = "layer" if len(layers) == 1 else "layers"
