@@ -455,7 +455,9 @@ def _draw_copy_heatmap(
     trained = int(table["train_len_tokens"].iloc[0])
     longest = table["context_tokens"].max()
     in_both_contexts = table[table["context_tokens"].isin([trained, longest])]
+    # The title counts the encodings that this figure is about.
     comparisons = tables["comparisons"]
+    comparisons = comparisons[comparisons["encoding_a"].isin(cost["encoding"])]
     marked = _mark_labels(cost, comparisons, COPY)
     all_shares = _average_copies(in_both_contexts, marked)
     shares = all_shares
