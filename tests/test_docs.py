@@ -58,7 +58,6 @@ CONSTANTS = {
         "0.75 L",
         "1.5 L",
         "Qwen2.5's 1e6",
-        "`partial_rotary_factor` 0.5",
         # What the claims on theories ask.
         "at the bound for e = 0.9",
         "leaves 0.9 of a score in layer 1",
