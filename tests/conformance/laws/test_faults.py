@@ -52,7 +52,7 @@ def test_nothing_is_found_in_the_same_model_without_it(fault: Fault) -> None:
     )
 
 
-# Falcon-H1 has a base of 1e11. Its slowest pairs turn by less than 1e-5 within all
+# With a base of 1e11, as models have it, the slowest pairs turn by less than 1e-5 within all
 # positions that are read.
 @pytest.mark.parametrize("base", [1e9, 1e11, 1e15])
 def test_pairs_too_slow_to_show_are_no_fault(base: float) -> None:
