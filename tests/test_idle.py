@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.lab import Lab
 from ropelab.runs.cell import hash_cell, list_with_prerequisites
 from tests.test_cli import call
@@ -67,6 +68,44 @@ def test_a_field_without_effect_is_named(
     cells, idle_fields = plan_cells(experiment, values)
     assert not idle_fields
     assert plan_cells(experiment, {**values, field: value}) == (cells, {field})
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory, corpora) -> dict[str, Any]:
+    from tests.models.released.tiny import reader_of_bytes
+
+    folder = reader_of_bytes(tmp_path_factory.mktemp("model"), bos=True)
+    values = {"model": folder, "methods": [], "device": "cpu", "context": 64}
+    return {**values, "corpus": corpora[0]}
+
+
+@pytest.mark.parametrize(
+    ("values", "idle"),
+    [
+        ({"tasks": ("copy", "most_recent")}, {"corpus", "packed"}),
+        ({"tasks": ("copy", "copy_in_text")}, set()),
+        ({"tasks": ("passkey",)}, set()),
+        # Two casts are compared on documents, whatever the tasks.
+        ({"tasks": ("copy",), "casts": ("float16",), "against": "float32"}, set()),
+        # A single file is cut whether it is packed or not.
+        ({"tasks": ("text",), "corpus": __file__}, {"packed"}),
+    ],
+)
+def test_text_options_without_effect_on_evaluate_are_named(
+    values: dict[str, Any], idle: set[str]
+) -> None:
+    given = {"corpus": str(Path(__file__).parent), "packed": True, **values}
+    config = EvaluateConfig.model_construct(model="m", context=64, **given)
+    assert {*config.list_idle_choices()} & {"corpus", "packed"} == idle
+
+
+@pytest.mark.slow
+def test_text_that_no_task_of_evaluate_reads_is_named(evaluated, corpora) -> None:
+    drawn = {**evaluated, "tasks": ["copy", "most_recent"]}
+    cells, idle_fields = plan_cells("evaluate", drawn)
+    assert idle_fields == {"corpus"}
+    other = {**drawn, "corpus": corpora[1], "packed": True}
+    assert plan_cells("evaluate", other) == (cells, {"corpus", "packed"})
 
 
 @pytest.mark.parametrize(("experiment", "values", "field", "value"), USED)

@@ -273,6 +273,25 @@ def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -
     ]
 
 
+def test_an_input_does_not_hide_the_setting_of_its_name() -> None:
+    """`documents` is a number of documents, and the hash of their names."""
+    about = {"experiment": "evaluate", "tables": {}, "version": 1}
+    inputs = {"documents": "aaaa", "corpus": "bbbb"}
+    runs = []
+    for count, corpus in ((2, "bbbb"), (3, "cccc")):
+        config = {"documents": count, "corpus": "texts"}
+        read = {**inputs, "corpus": corpus}
+        shown = ShownRun(Path("x"), {**about, "config": config, "inputs": read})
+        shown.__dict__["stored_tables"] = {}
+        runs.append(shown)
+    answer, tables = compare.compare_runs(*runs)
+    assert "2 settings differ" in answer
+    assert tables["settings"].values.tolist() == [
+        ["documents", "2", "3"],
+        ["corpus (content)", "bbbb", "cccc"],
+    ]
+
+
 def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another_kind() -> (
     None
 ):

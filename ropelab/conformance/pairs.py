@@ -91,10 +91,12 @@ def find_pairs(
     after: Rotated,
     positions: Positions,
     spec: RopeSpec,
+    faintest: float = ZERO,
 ) -> tuple[Features, Features] | None:
     """Return the pairs that mix in rotated vectors; None if features mix otherwise.
 
-    Features that mix with no other do not rotate, and are in no pair.
+    Features that mix with no other do not rotate, and are in no pair. A pair that turns
+    by no more than the angle ``faintest`` may be among them, since it may not show.
     """
     if not np.array_equal(before, np.eye(spec.head_dim)):
         return find_best_layout(before, after, spec)
@@ -119,10 +121,10 @@ def find_pairs(
     pairs = set(zip(first, second, strict=True))
     expected = set(zip(expected_first, expected_second, strict=True))
     angles = spec.inv_freq(spec.length) * positions.max()
-    visible = np.flatnonzero(angles > ZERO)
+    visible = np.flatnonzero(angles > faintest)
     if pairs <= expected and len(visible):
         slowest = visible[-1]
-        if first[-1] == expected_first[slowest]:
+        if first[-1] >= expected_first[slowest]:
             return order_pairs(expected_first, expected_second, spec)
     return order_pairs(first, second, spec)
 

@@ -190,10 +190,12 @@ def observe_vectors(
     positions: Positions,
     spec: RopeSpec,
     may_be_halves: bool = True,
+    faintest: float = ZERO,
 ) -> Observed:
     """Read pairs and their blocks off vectors and their rotations at each position.
 
     With ``may_be_halves`` adjacent pairs may come back as two halves, as DeepSeek's do.
+    A pair that turns by no more than the angle ``faintest`` need not show.
     """
     is_moving = positions > 0
     if not is_moving.any():
@@ -208,7 +210,9 @@ def observe_vectors(
         # positions are not finite.
         if (is_finite & is_moving).any():
             finite = after[is_finite]
-            observed = observe_vectors(before, finite, positions[is_finite], spec)
+            observed = observe_vectors(
+                before, finite, positions[is_finite], spec, faintest=faintest
+            )
         return replace(observed, fault=NOT_FINITE)
 
     largest = np.abs(before).max()
@@ -223,11 +227,11 @@ def observe_vectors(
     reordered = name_other_order(before, after, positions, spec)
     if reordered:
         return replace(nothing, fault=reordered)
-    pairs = find_pairs(before, after, positions, spec)
+    pairs = find_pairs(before, after, positions, spec, faintest)
     if pairs is None and may_be_halves:
         restored = restore_pairs(after, spec)
         observed = observe_vectors(
-            before, restored, positions, spec, may_be_halves=False
+            before, restored, positions, spec, may_be_halves=False, faintest=faintest
         )
         if observed.partner == "adjacent":
             return replace(observed, note=RETURNED_AS_HALVES)

@@ -4,7 +4,7 @@ Rows of the two runs are matched by the columns that identify them (keys), such 
 and length. All other columns of numbers, and of words that judge a row, are values.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import pandas as pd
@@ -56,8 +56,11 @@ def compare_runs(
 
 def _compare_settings(first: ShownRun, second: ShownRun) -> pd.DataFrame:
     """Return a row for each setting, input or version that differs."""
-    first_settings = _list_settings(first)
-    second_settings = _list_settings(second)
+    # An input has the name of the setting that it was read by. The setting `documents` is
+    # their number, and the input the hash of their names.
+    setting_names = {*first.manifest["config"], *second.manifest["config"]}
+    first_settings = _list_settings(first, setting_names)
+    second_settings = _list_settings(second, setting_names)
     rows = []
     for name in first_settings | second_settings:
         first_value = first_settings.get(name)
@@ -67,10 +70,15 @@ def _compare_settings(first: ShownRun, second: ShownRun) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["setting", "first", "second"])
 
 
-def _list_settings(run: ShownRun) -> dict[str, Any]:
+def _list_settings(run: ShownRun, setting_names: Set[str]) -> dict[str, Any]:
+    """Return settings, inputs and version; inputs with the name of a setting get another
+    name.
+    """
     manifest = run.manifest
-    version = {"version": manifest["version"]}
-    return {**manifest["config"], **manifest["inputs"], **version}
+    settings = dict(manifest["config"])
+    for name, value in manifest["inputs"].items():
+        settings[f"{name} (content)" if name in setting_names else name] = value
+    return {**settings, "version": manifest["version"]}
 
 
 def _list_unshared(first: Tables, second: Tables) -> list[str]:

@@ -202,7 +202,15 @@ class EvaluateConfig(Config):
         return join_names(config.count_texts(self))
 
     def list_idle_fields(self) -> dict[str, str]:
-        return config.list_idle_fields(self)
+        idle_fields = config.list_idle_fields(self)
+        # Tokens are drawn for the other tasks. Two casts are compared on documents.
+        if not (self.against or set(config.TASKS_WITH_TEXT) & set(self.tasks)):
+            purpose = f"the tasks {', '.join(config.TASKS_WITH_TEXT)}"
+            idle_fields |= {"corpus": purpose, "packed": purpose}
+        elif self.corpus and not Path(self.corpus).is_dir():
+            # A single file is cut into pieces anyway.
+            idle_fields["packed"] = "folders of documents"
+        return idle_fields
 
     def inputs(self) -> dict[str, str]:
         """Return fingerprints of the text and of the model.

@@ -143,6 +143,9 @@ Depths = Annotated[
 # The tasks that ask for a value by its key, or by its place in a list. The keys and lists
 # stand at depths of a text.
 TASKS_WITH_KEYS = ("passkey", "multiquery", "indexing", "keyed")
+# The tasks that read the corpus. Of the others, also those of the user, all tokens are
+# drawn.
+TASKS_WITH_TEXT = ("text", "copy_in_text", *TASKS_WITH_KEYS)
 # The largest number of depths. Each key needs one of sixteen names
 # (ropelab/models/tasks/needles.py).
 MOST_DEPTHS = 16

@@ -9,6 +9,7 @@ import pytest
 
 from ropelab.conformance.laws.doctor import LAWS, examine
 from ropelab.conformance.laws.law import Law
+from ropelab.conformance.laws.rotation import ROTATION
 from ropelab.conformance.laws.subject import Function, TransformersSubject
 from tests.conformance.laws.faults import FAULTS, Fault, Kept
 from tests.models.released.tiny import untouched
@@ -49,6 +50,20 @@ def test_nothing_is_found_in_the_same_model_without_it(fault: Fault) -> None:
     assert (
         broken(TransformersSubject(untouched(fault.model, **dict(fault.changes)))) == {}
     )
+
+
+# With a base of 1e11, as models have it, the slowest pairs turn by less than 1e-5 within all
+# positions that are read.
+@pytest.mark.parametrize("base", [1e9, 1e11, 1e15])
+def test_pairs_too_slow_to_show_are_no_fault(base: float) -> None:
+    rope = {"rope_type": "default", "rope_theta": base}
+    model = untouched("llama", rope_parameters=rope)
+    assert broken(TransformersSubject(model), [ROTATION]) == {}
+
+    # A faster pair that stands still is one.
+    model.model.rotary_emb.inv_freq[2] = 0
+    (says,) = broken(TransformersSubject(model), [ROTATION]).values()
+    assert "1 of 8 pairs do not rotate" in says
 
 
 def test_keys_shifted_by_the_wrong_sign_are_found() -> None:
