@@ -317,9 +317,7 @@ def observe_turn(
     after = np.concatenate([unit_vectors[None], rotated])
     # Components as small as this are errors of the least squares.
     after[np.abs(after) <= STILL] = 0.0
-    return observe_vectors(
-        unit_vectors, after, all_positions, spec, faintest=FAINTEST
-    )
+    return observe_vectors(unit_vectors, after, all_positions, spec, faintest=FAINTEST)
 
 
 def fill_faint_pairs(observed: Observed, expected: Expected) -> Observed:
