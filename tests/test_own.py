@@ -20,6 +20,8 @@ import pytest
 import ropelab
 from ropelab.cli import outcome
 from ropelab.cli.app import main
+from ropelab.conformance.laws.model import ask_for_subject
+from ropelab.conformance.user_code import load_factory
 from ropelab.experiments.encodings import EncodingsConfig, quality
 from ropelab.experiments.encodings.cost import Timing
 from ropelab.lab import Lab
@@ -310,6 +312,32 @@ def test_from_python_an_object_is_what_would_be_typed(mymodule, monkeypatch) -> 
         Lab().prepare("extrapolate", {**SMALL, "methods": [mine.MyRoPE, "yarn"]}).config
     )
     assert config.methods == ("mymodule:MyRoPE", "yarn")  # type: ignore[attr-defined]
+
+
+def test_a_module_of_an_earlier_working_folder_is_not_taken(
+    mymodule, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(own, "_given", set())
+    first = ropelab.freqs(method="mymodule:MyRoPE(factor=4)")
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    # Without a file of that name the loaded module is the only one.
+    assert ropelab.freqs(method="mymodule:MyRoPE(factor=4)").answer == first.answer
+
+    Path("mymodule.py").write_text(MODULE.replace("6.283", "1"))
+    for ask in (
+        lambda: ropelab.freqs(method="mymodule:MyRoPE(factor=4)"),
+        lambda: ropelab.freqs(method="mymodule:MyRoPE"),
+        lambda: load_factory("mymodule", "MyRoPE"),
+        lambda: ask_for_subject("mymodule:MyRoPE"),
+    ):
+        with pytest.raises(InputError, match="the working folder has another"):
+            ask()
+
+    # An object says itself which one is meant.
+    mine = sys.modules["mymodule"].MyRoPE(factor=4)
+    assert ropelab.freqs(method=mine).answer == first.answer
 
 
 def test_a_class_inside_a_function_is_refused() -> None:

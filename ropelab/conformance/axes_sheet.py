@@ -32,6 +32,7 @@ from ropelab.conformance.prompts import (
 from ropelab.conformance.rotations import observe_tables, observe_vectors
 from ropelab.math.axes import Positions, describe_pairs
 from ropelab.readers.axes import PromptRule
+from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
 
 Arrays = Mapping[str, np.ndarray]
@@ -51,6 +52,11 @@ def choose_kit_axes_positions(expected: Expected) -> Positions:
     axes = expected.spec.axes
     assert axes is not None
     return choose_axes_positions(expected, is_grid=axes.centred)
+
+
+def takes_prompt(spec: RopeSpec) -> bool:
+    """Return True if positions are times, heights and widths, as those of prompts are."""
+    return spec.axes is not None and spec.axes.count == 3
 
 
 def make_axes_sheet(
@@ -97,7 +103,7 @@ def make_axes_sheet(
         "axes": list(spec.axes.names),
         "pairs_of_axes": describe_pairs(spec.axes.axis_of_pair, spec.axes.names),
     }
-    if rule is not None and spec.axes.count == 3:
+    if rule is not None and takes_prompt(spec):
         prompt = make_prompt(rule)
         if prompt_text:
             prompt = parse_prompt(prompt_text, rule)

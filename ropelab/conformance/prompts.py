@@ -51,6 +51,8 @@ STEPS_BEHIND: dict[Behind, Callable[[int, int], int]] = {
 EXAMPLE = "type such as 'text 5, image 8x12, text 3, clip 4x4x8'"
 # The most patches of an image or clip in a prompt.
 MOST_PATCHES = 2**20
+# The most tokens of a prompt. A kit holds some twenty arrays of its size.
+MOST_TOKENS = 2**20
 # The time from one frame of a clip to the next, unless a kit says another.
 SECONDS_PER_FRAME = 2.0
 
@@ -141,6 +143,11 @@ def parse_prompt(text: str, rule: PromptRule) -> list[Segment]:
         if len(sizes) != count_of_sizes:
             raise InputError(f"'{part.strip()}' is no part of a prompt: {EXAMPLE}")
         segments.append(make_segment(kind, sizes, rule))
+    tokens = sum(measure_in_tokens(rule, segment).tokens for segment in segments)
+    if tokens > MOST_TOKENS:
+        raise InputError(
+            f"a prompt may have at most {MOST_TOKENS:,} tokens, and this one has {tokens:,}"
+        )
     return segments
 
 

@@ -34,7 +34,7 @@ from ropelab.runs.errors import (
     describe_error,
     say,
 )
-from ropelab.runs.from_source import importing
+from ropelab.runs.from_source import importing, refuse_other_folder
 from ropelab.runs.temporary import TemporaryFolder
 
 # The time that a factory and its function may take.
@@ -159,6 +159,7 @@ def ask_factory(
 
 def load_factory(module: str, factory: str) -> Any:
     """Import a module from the working folder, or an installed one."""
+    refuse_other_folder(module)
     sys.path.insert(0, str(Path.cwd()))
     try:
         with importing(module):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ropelab.conformance.axes_positions import GRID
-from ropelab.conformance.axes_sheet import make_axes_sheet
+from ropelab.conformance.axes_sheet import make_axes_sheet, takes_prompt
 from ropelab.conformance.expected import Expected, expect_config, load_config
 from ropelab.conformance.mistakes import list_mistakes
 from ropelab.conformance.observation import Positions, Vectors
@@ -93,6 +93,11 @@ def vectors(
     rule = read_prompt_rule(whole_config)
     if prompt and rule is None:
         raise InputError(f"{config}: nobody looked at how this model counts positions")
+    if prompt and not any(takes_prompt(each.spec) for each in layers.values()):
+        raise InputError(
+            f"{config}: the axes of its positions are not known, so that no position ids"
+            " of a prompt can be written"
+        )
 
     layer_rows: list[dict[str, Any]] = []
     budget_rows: list[dict[str, Any]] = []

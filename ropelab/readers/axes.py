@@ -88,14 +88,12 @@ def read_axes(
     elif facts is None and block.get("mrope_interleaved") is True:
         arrangement = "turns"
 
-    if arrangement is None or not isinstance(sections, list):
+    if arrangement is None:
         return None
     pairs = spec.rotary_dim // 2
-    if not do_sections_fit(sections, pairs):
-        # This class lays the frequencies out by the sections when it is made.
-        is_laid_out = arrangement == "last behind" and spec.method == "unscaled"
-        if is_laid_out and runtime.startswith("transformers"):
-            raise RefusedError(f"sections {sections} do not add up to {pairs} pairs")
+    if facts is not None and runtime.startswith("transformers"):
+        _refuse_sections(sections, pairs, arrangement)
+    if not isinstance(sections, list) or not do_sections_fit(sections, pairs):
         return None
     order = (facts or {}).get("order", range(3))
     return Axes(TIME_HEIGHT_WIDTH, tuple(sections), tuple(order), arrangement)
@@ -108,6 +106,31 @@ def do_sections_fit(sections: list[Any], pairs: int) -> bool:
     if any(type(size) is not int or size < 0 for size in sections):
         return False
     return sum(sections) == pairs
+
+
+def _refuse_sections(sections: object, pairs: int, arrangement: str) -> None:
+    """Raise RefusedError for sections at which a class of transformers stops."""
+    sizes = sections if isinstance(sections, list) else []
+    are_whole = all(isinstance(size, int) for size in sizes)
+    if arrangement == "turns":
+        # The sizes of height and width end the steps from one pair of an axis to the
+        # next, wherever the pairs end.
+        if len(sizes) < len(TIME_HEIGHT_WIDTH) or not are_whole:
+            raise RefusedError(f"sections {sections} are no three whole numbers")
+        return
+
+    # torch cuts cos and sin into sizes that add up to all pairs, or into chunks of one
+    # size. Axes take turns, however many sizes there are.
+    adds_up = are_whole and min(sizes, default=-1) >= 0 and sum(sizes) == pairs
+    is_chunk = type(sections) is int and sections > 0
+    if arrangement == "last behind":
+        adds_up = do_sections_fit(sizes, pairs)
+        is_chunk = False
+    if not adds_up and not is_chunk:
+        raise RefusedError(f"sections {sections} do not add up to {pairs} pairs")
+    if arrangement == "last behind" and sizes[0] != sizes[1]:
+        # Pairs of height and width take turns.
+        raise RefusedError(f"sections {sections} have other heights than widths")
 
 
 def is_encoder(config: Mapping[str, Any]) -> bool:

@@ -139,6 +139,33 @@ def importing(module: str) -> Iterator[None]:
             sys.path.append(str(working_folder))
 
 
+def refuse_other_folder(module: str) -> None:
+    """Raise InputError for a module that is loaded from another file than that of its
+    name in the working folder.
+
+    Python imports a module once. If the working folder is changed afterwards, its file is
+    the one that the user means, and not the one that is loaded.
+    """
+    loaded = getattr(sys.modules.get(module), "__file__", None)
+    if loaded is None:
+        return
+    path = Path(*module.split("."))
+    # Python takes a package rather than a module of the same name.
+    candidates = [path / "__init__.py", path.with_suffix(".py")]
+    here = next((file for file in candidates if file.is_file()), None)
+    if here is None:
+        return
+
+    # The file that was loaded may be gone.
+    with suppress(OSError):
+        if here.samefile(loaded):
+            return
+    raise InputError(
+        f"{module} was imported from {loaded}, and the working folder has another {here};"
+        " start a new process for it"
+    )
+
+
 def _find_folder_of_imports(spec: ModuleSpec) -> Path:
     """Return the entry of sys.path in which a module was found: `x` for the module
     `a.b` in `x/a/b.py`.

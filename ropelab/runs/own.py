@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 from ropelab.runs.errors import InputError, MachineError, RopelabError, describe_error
 from ropelab.runs.exits import files_of_user
-from ropelab.runs.from_source import importing, read_source
+from ropelab.runs.from_source import importing, read_source, refuse_other_folder
 
 Kind = Literal["methods", "encodings", "tasks", "casts"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -42,6 +42,8 @@ PACKAGE = __name__.partition(".")[0]
 _objects: dict[tuple[str, str], tuple[Any, object]] = {}
 # The fingerprint of the source of each object, and the value of `_import_of` for it.
 _fingerprints: dict[Any, tuple[str, object]] = {}
+# The references of objects that were given themselves, from Python.
+_given: set[str] = set()
 
 
 def find_own(kind: Kind, name: str) -> Any | None:
@@ -55,12 +57,15 @@ def find_own(kind: Kind, name: str) -> Any | None:
     key = ("" if is_reference else kind, name)
     value, import_before = _objects.get(key, (None, None))
     if value is not None and import_before is _import_of(value):
+        if is_reference and name not in _given:
+            refuse_other_folder(name.partition(":")[0])
         return value
 
     entry_point = list_entry_points(kind).get(name)
     if entry_point:
         value = _import(entry_point.value)
     elif is_reference:
+        refuse_other_folder(name.partition(":")[0])
         value = _import(name)
     else:
         return None
@@ -136,6 +141,7 @@ def _remember(value: Any) -> str:
     reference = write_reference(value)
     _check_top_level(reference, value)
     _objects["", reference] = value, _import_of(value)
+    _given.add(reference)
     return reference
 
 

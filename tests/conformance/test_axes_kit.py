@@ -1,5 +1,6 @@
 """Vectors at positions of several axes, and what engines make of them."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import ropelab
 from ropelab.conformance.check import check
 from ropelab.conformance.diagnosis import Check
+from ropelab.runs.errors import InputError
 from tests.conformance.several_axes import ENCODERS, MODELS
 from tests.small import mostly_slow
 from tests.texts import mentions
@@ -117,6 +119,18 @@ def test_a_kit_has_the_prompt_that_was_asked_for(tmp_path: Path) -> None:
     done = judged(folder, prompt_positions=right[[0, 2, 1]])
     assert done.wrong
     assert mentions(done.answer, "height and width are exchanged")
+
+
+def test_a_prompt_is_refused_where_the_axes_are_not_known(tmp_path: Path) -> None:
+    """It would be left out of the kit without a word."""
+    model = copy.deepcopy(MODELS["qwen3_vl"])
+    model["text_config"]["rope_parameters"]["mrope_section"] = [4, 6, 5]
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(model))
+    kit = tmp_path / "kit"
+    with pytest.raises(InputError, match="axes of its positions are not known"):
+        ropelab.vectors(str(config), str(kit), prompt="text 2, image 4x8")
+    assert not kit.exists()
 
 
 @pytest.mark.parametrize("folders", ["qwen2_5_vl"], indirect=True)

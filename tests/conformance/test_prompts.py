@@ -202,6 +202,14 @@ def test_what_is_no_prompt_is_refused(text: str) -> None:
         parse_prompt(text, rule_of("qwen2_vl"))
 
 
+def test_a_prompt_that_fills_the_memory_is_refused() -> None:
+    rule = rule_of("qwen2_vl")
+    longest = f"text {10**6}, image 2x{2 * 48_576}"
+    assert len(parse_prompt(longest, rule)) == 2
+    with pytest.raises(InputError, match="at most 1,048,576 tokens"):
+        parse_prompt(f"{longest}, text 1", rule)
+
+
 def test_frames_with_timestamps_are_typed_one_by_one() -> None:
     with pytest.raises(InputError, match="timestamp"):
         parse_prompt("text 2, clip 4x4x4", rule_of("qwen3_vl"))

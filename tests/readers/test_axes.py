@@ -74,6 +74,26 @@ def test_sections_that_do_not_fit_are_not_believed(sections: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "sections", "problem"),
+    [
+        ("qwen2_vl", [4, 6, 5], "[4, 6, 5] do not add up to 16 pairs"),
+        ("qwen2_vl", None, "None do not add up to 16 pairs"),
+        ("qwen3_vl", [4, 6], "[4, 6] are no three whole numbers"),
+        ("glm4v", [3, 2, 2], "[3, 2, 2] do not add up to 8 pairs"),
+        ("ernie4_5_vl_moe", [4, 6, 6], "[4, 6, 6] have other heights than widths"),
+    ],
+)
+def test_sections_at_which_a_class_stops_are_refused(
+    name: str, sections: Any, problem: str
+) -> None:
+    config = copy.deepcopy(MODELS[name])
+    config["text_config"]["rope_parameters"]["mrope_section"] = sections
+    reading = registry.read(registry.RUNTIMES[registry.REFERENCE], config)
+    assert reading.outcome == "refused"
+    assert reading.problem == f"sections {problem}"
+
+
+@pytest.mark.parametrize(
     ("config", "base", "width"),
     [
         (PIXTRAL, 10000.0, 32),

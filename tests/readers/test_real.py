@@ -671,6 +671,7 @@ PART: dict[str, Any] = {**SIZES, "head_dim": 64, "rope_theta": 77777.0}
                     "model_type": "qwen2_vl_text",
                     **PART,
                     "hidden_size": 64 * PART["num_attention_heads"],
+                    "rope_scaling": {"type": "mrope", "mrope_section": [8, 12, 12]},
                 },
             },
         ),

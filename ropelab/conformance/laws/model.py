@@ -23,7 +23,7 @@ from ropelab.models.released.model import count_weights
 from ropelab.runs.errors import InputError, describe_error
 from ropelab.runs.estimate import write_size
 from ropelab.runs.files import read_table_beside
-from ropelab.runs.from_source import importing
+from ropelab.runs.from_source import importing, refuse_other_folder
 from ropelab.runs.machine import find_free_memory
 
 # The most weights of a random model. A configuration with more is made smaller.
@@ -93,6 +93,7 @@ def refuse_options_of_folder(dtype: str, device: str) -> None:
 def ask_for_subject(target: str) -> Subject:
     """Return the model that `package.module:factory` makes."""
     module, _, factory = target.partition(":")
+    refuse_other_folder(module)
     try:
         with importing(module):
             make = getattr(importlib.import_module(module), factory)

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -484,6 +485,7 @@ class Make(nn.Module):
     def forward(self, tokens, positions, mask):
         {end}
 """)
+    monkeypatch.delitem(sys.modules, "ends", raising=False)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "ends:Make"])
