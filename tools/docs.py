@@ -254,12 +254,15 @@ class Run:
         found = average_samples(recalls[a] - recalls[b])
         return [found.value, found.low, found.high]
 
-    def by_document(self, a: str, b: str) -> pd.Series:
-        """The difference a - b of two rows on each document, nats per byte."""
-        losses = self.table("text_by_document").pivot(
-            index="name", columns="method", values=LOSS
-        )
-        return losses[a] - losses[b]
+    def encoding_gap(self, a: str, b: str, metric: str, times: int) -> str:
+        """The difference a - b of a metric at a multiple of the trained length, with
+        its interval; `b` is the baseline, or the baseline under a method.
+        """
+        name = "against_methods" if " + " in b else "comparisons"
+        at = {"metric": metric, "times_trained_len": times}
+        found = self.rows(name, encoding_a=a, encoding_b=b, **at)
+        row = only(row for _, row in found.iterrows())
+        return interval([row["difference"], row["ci_low"], row["ci_high"]])
 
     def searched(
         self, parameter: str, methods: Sequence[str], task: str

@@ -119,18 +119,20 @@ def _refuse_sections(sections: object, pairs: int, arrangement: str) -> None:
             raise RefusedError(f"sections {sections} are no three whole numbers")
         return
 
+    if arrangement == "last behind":
+        if not do_sections_fit(sizes, pairs):
+            raise RefusedError(f"sections {sections} do not add up to {pairs} pairs")
+        if sizes[0] != sizes[1]:
+            # Pairs of height and width take turns.
+            raise RefusedError(f"sections {sections} have other heights than widths")
+        return
+
     # torch cuts cos and sin into sizes that add up to all pairs, or into chunks of one
     # size. Axes take turns, however many sizes there are.
-    adds_up = are_whole and min(sizes, default=-1) >= 0 and sum(sizes) == pairs
-    is_chunk = type(sections) is int and sections > 0
-    if arrangement == "last behind":
-        adds_up = do_sections_fit(sizes, pairs)
-        is_chunk = False
-    if not adds_up and not is_chunk:
+    if type(sections) is int and sections > 0:
+        return
+    if not are_whole or min(sizes, default=-1) < 0 or sum(sizes) != pairs:
         raise RefusedError(f"sections {sections} do not add up to {pairs} pairs")
-    if arrangement == "last behind" and sizes[0] != sizes[1]:
-        # Pairs of height and width take turns.
-        raise RefusedError(f"sections {sections} have other heights than widths")
 
 
 def is_encoder(config: Mapping[str, Any]) -> bool:

@@ -119,12 +119,19 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
             for line in lines[:1] if few else lines:
                 words = [word.replace("RUN", run) for word in shlex.split(line)]
                 without = give(command, words)
-                for option in OPTIONS[command][:1] if few else OPTIONS[command]:
-                    name = option.split()[0]
-                    if not any(
-                        (command, word, name) in WITHOUT_EFFECT for word in words
-                    ):
-                        yield judge(command, words, option, without)
+                options = list_options(command, words)
+                for option in options[:1] if few else options:
+                    yield judge(command, words, option, without)
+
+
+def list_options(command: str, words: list[str]) -> list[str]:
+    """Return the options that have to change a line."""
+    options = []
+    for option in OPTIONS[command]:
+        name = option.split()[0]
+        if not any((command, word, name) in WITHOUT_EFFECT for word in words):
+            options.append(option)
+    return options
 
 
 def prepare() -> None:

@@ -625,7 +625,7 @@ def _write_title_against(
     verdict = row["verdict"].iloc[0] if len(row) else None
     if verdict not in best:
         measure = "loss" if metric == TEXT else "copying"
-        return f"At {times}x bars of the best design and method overlap in {measure}"
+        return f"At {times}x the best design and method are not shown to differ in {measure}"
 
     where = f"At {times}x the trained length"
     if metric == TEXT:

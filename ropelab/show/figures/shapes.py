@@ -5,6 +5,7 @@ A panel is one pair of axes of a figure (matplotlib's `Axes`). A look is the col
 marker and line style of a method or format, the same in every figure.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -26,6 +27,8 @@ from ropelab.show.looks import GREY, ORANGE, Look
 Band = tuple[Any, Any] | None
 # The least distance between two labelled ticks, in octaves.
 LEAST_APART = 0.35
+# The height of a row of a legend at the size of its letters.
+INCHES_OF_LEGEND_ROW = 0.2
 # The colour of notes: a dark grey.
 NOTE_COLOR = "#555555"
 # The colour of circles and axes that only frame the data: a light grey.
@@ -439,16 +442,28 @@ def put_legend_below(
 ) -> None:
     """Put one legend for all panels below the panels. A name in several panels is listed
     once. The title of the legend is for words about all panels.
+
+    ``columns`` is the most columns of the legend; it has fewer if names are long, and then
+    the figure grows.
     """
     handles: dict[str, Artist] = {}
     for ax in axes:
         handles_of_panel, labels = ax.get_legend_handles_labels()
         handles.update(zip(labels, handles_of_panel, strict=True))
 
-    figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=min(columns, len(handles)),
-        title=title or None,
-    )
+    most = min(columns, len(handles))
+    for number in range(most, 0, -1):
+        legend = figure.legend(
+            list(handles.values()),
+            list(handles),
+            loc="outside lower center",
+            ncols=number,
+            title=title or None,
+        )
+        if number == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            break
+        legend.remove()
+
+    added_rows = math.ceil(len(handles) / number) - math.ceil(len(handles) / most)
+    height = figure.get_figheight() + INCHES_OF_LEGEND_ROW * added_rows
+    figure.set_figheight(height)
