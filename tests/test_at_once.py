@@ -107,15 +107,14 @@ def test_readers_of_all_runs_leave_none_out(run, reader, monkeypatch, capsys):
 
 def test_a_run_between_two_renames_is_not_left_out(run, monkeypatch):
     # The run loses its name after the readers have looked for such runs.
-    list_interrupted = folders.list_interrupted
+    find_replaced = folders.find_replaced
 
-    def rename_after(folder: Path) -> list[Path]:
-        found = list_interrupted(folder)
-        if run.exists():
-            run.rename(run.with_name(f".{run.name}.old"))
+    def rename_after(paths: list[Path]) -> set[Path]:
+        found = find_replaced(paths)
+        run.rename(run.with_name(f".{run.name}.old"))
         return found
 
-    monkeypatch.setattr(store, "list_interrupted", rename_after)
+    monkeypatch.setattr(store, "find_replaced", rename_after)
     ((folder, _),) = store.find_finished(run.parent.parent)
     assert folder == run
 
