@@ -439,13 +439,18 @@ def read_tables(
     The manifest is `manifest`, unless another process has replaced the run since that was
     read. DamagedError: a file is missing or was changed.
     """
+    failed_manifest: Mapping[str, Any] | None = None
     while True:
         try:
             return manifest, RUN.tables(folder, manifest)
         except DamagedError:
             latest = _find_manifest(folder)
-            if latest is None or latest == manifest:
+            # The same manifest is tried once more, as a folder that is replaced has no
+            # name for a moment. Figures that are drawn again may leave the manifest as it
+            # is.
+            if latest is None or latest == failed_manifest:
                 raise
+            failed_manifest = manifest
             manifest = latest
 
 
