@@ -14,6 +14,8 @@ from tests.stress.scenes import config_of, of_file
 from tests.stress.together import without_figures
 
 ROUNDS = 12
+LONGEST = "made again"
+"""The command that takes longest, by its name in `list_lines`."""
 LONGEST_WAIT = 0.8
 """Seconds after which the second command begins, at most; the first takes about one."""
 
@@ -24,7 +26,7 @@ Line = Callable[[Path, str], tuple[str, ...]]
 def list_lines(config: Path, other: Path) -> dict[str, Line]:
     """The commands that are given beside each other, by what they do."""
     return {
-        "made again": lambda results, run: command(results, "--force"),
+        LONGEST: lambda results, run: command(results, "--force"),
         "drawn again": lambda results, run: command(results, "--redraw"),
         "as a PDF": lambda results, run: command(results, "--format", "pdf"),
         "from a file": lambda results, run: of_file(config, results),
@@ -65,19 +67,23 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
             shutil.copytree(done, results)
             shutil.rmtree(folder / "exported", ignore_errors=True)
             # Making the run again takes longest, so it runs beside each of the others.
-            names = ("made again", name)
-            ends = [folder / f"end-{place}" for place in (0, 1)]
-            processes = [start(lines[names[0]](results, run), ends[0])]
+            first_end = folder / "end-0"
+            second_end = folder / "end-1"
+            first = start(lines[LONGEST](results, run), first_end)
             time.sleep(chance.random() * LONGEST_WAIT)
-            processes.append(start(lines[names[1]](results, run), ends[1]))
-            for process in processes:
-                os.waitpid(process, 0)
+            second = start(lines[name](results, run), second_end)
+            os.waitpid(first, 0)
+            os.waitpid(second, 0)
 
             after = list(find_damage(results, run, right))
-            for place, own in enumerate(names):
-                problems = [ends[place].read_text(), *after]
-                what = f"round {number}, {own} beside {names[1 - place]}"
-                yield Trial(what, "; ".join(filter(None, problems)))
+            for what, end in (
+                (f"{LONGEST} beside {name}", first_end),
+                (f"{name} beside {LONGEST}", second_end),
+            ):
+                problems = [end.read_text(), *after]
+                yield Trial(
+                    f"round {number}, {what}", "; ".join(filter(None, problems))
+                )
     del os.environ[PAUSE]
 
 
