@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import ropelab
@@ -15,8 +14,9 @@ from ropelab.conformance import vectors as kits
 from ropelab.runs import folders, store
 from ropelab.runs.folders import lock_folder, lock_users_folder, replace_folder
 from ropelab.runs.store import RUN
-from ropelab.runs.tables import DamagedError
+from ropelab.runs.tables import DamagedError, Tables
 from ropelab.show import drawn
+from ropelab.show.gallery import write_index
 from ropelab.show.page.shown import find_runs
 
 CONFIG = {
@@ -57,6 +57,16 @@ def test_a_run_that_is_replaced_while_it_is_read_is_read_as_the_new_one(run):
     assert tables["pairs"]["inv_freq"][0] == 2.0
 
 
+def test_a_run_between_two_renames_is_read(run):
+    """Figures are drawn again: the folder is replaced, and the manifest is the same."""
+    manifest = store.read_manifest(run)
+    assert manifest is not None
+    run.rename(run.with_name(f".{run.name}.old"))
+    latest, tables = store.read_tables(run, manifest)
+    assert latest == manifest
+    assert tables["pairs"]["inv_freq"][0] == 1.0
+
+
 def test_a_damaged_run_is_still_damaged(run):
     manifest = store.read_manifest(run)
     assert manifest is not None
@@ -65,57 +75,62 @@ def test_a_damaged_run_is_still_damaged(run):
         store.read_tables(run, manifest)
 
 
-@pytest.mark.parametrize("reader", ["all", "claims", "index"])
+def read_for_page(results: Path, version: int) -> Tables:
+    (shown,) = find_runs([results])
+    rows = len(shown.stored_tables["pairs"])
+    assert shown.manifest["tables"]["pairs"]["rows"] == rows
+    return shown.stored_tables
+
+
+def read_for_claims(results: Path, version: int) -> Tables:
+    (stored,) = store.load_stored_runs(results, "freqs", version)
+    return stored.tables
+
+
+def read_for_index(results: Path, version: int) -> Tables:
+    read: list[Tables] = []
+
+    def restate(manifest: Any, tables: Tables) -> Any:
+        read.append(tables)
+        return manifest
+
+    write_index(results, restate=restate)
+    (tables,) = read
+    return tables
+
+
+@pytest.mark.parametrize("reader", [read_for_page, read_for_claims, read_for_index])
 def test_readers_of_all_runs_leave_none_out(run, reader, monkeypatch, capsys):
-    results = run.parent.parent
     describe = RUN.description
-    moments = iter([lambda: replace_run(run)])
+    first_manifest = describe(run)
+    assert first_manifest is not None
+    is_replaced = False
 
     # The run is replaced just after its manifest was read for the first time.
     def describe_and_replace(self: Any, folder: Path) -> Any:
+        nonlocal is_replaced
         manifest = describe(folder)
-        if manifest is not None:
-            for replace in moments:
-                replace()
+        if manifest is not None and not is_replaced:
+            is_replaced = True
+            replace_run(run)
         return manifest
 
     monkeypatch.setattr(type(RUN), "description", describe_and_replace)
-    if reader == "all":
-        (shown,) = find_runs([results])
-        table = shown.stored_tables["pairs"]
-        assert shown.manifest["tables"]["pairs"]["rows"] == len(table)
-    elif reader == "claims":
-        stored_before = describe(run)
-        assert stored_before is not None
-        version = stored_before["version"]
-        (stored,) = store.load_stored_runs(results, "freqs", version)
-        table = stored.tables["pairs"]
-    else:
-        read: list[pd.DataFrame] = []
-
-        def restate(manifest: Any, tables: Any) -> Any:
-            read.append(tables["pairs"])
-            return manifest
-
-        from ropelab.show.gallery import write_index
-
-        write_index(results, restate=restate)
-        (table,) = read
-    assert table["inv_freq"][0] == 2.0
+    tables = reader(run.parent.parent, first_manifest["version"])
+    assert tables["pairs"]["inv_freq"][0] == 2.0
     assert capsys.readouterr().err == ""
 
 
 def test_a_run_between_two_renames_is_not_left_out(run, monkeypatch):
     # The run loses its name after the readers have looked for such runs.
-    list_interrupted = folders.list_interrupted
+    find_replaced = folders.find_replaced
 
-    def rename_after(folder: Path) -> list[Path]:
-        found = list_interrupted(folder)
-        if run.exists():
-            run.rename(run.with_name(f".{run.name}.old"))
+    def rename_after(paths: list[Path]) -> set[Path]:
+        found = find_replaced(paths)
+        run.rename(run.with_name(f".{run.name}.old"))
         return found
 
-    monkeypatch.setattr(store, "list_interrupted", rename_after)
+    monkeypatch.setattr(store, "find_replaced", rename_after)
     ((folder, _),) = store.find_finished(run.parent.parent)
     assert folder == run
 

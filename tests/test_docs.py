@@ -113,11 +113,6 @@ def inside(span, outer):
     return outer[0] <= span[0] and span[1] <= outer[1]
 
 
-def test_differences_of_shares_are_in_points():
-    assert docs.points([0.884, 0.8225, 0.946]) == "88 points [82, 95]"
-    assert docs.points([-0.118, -0.206, 0.001]) == "-12 points [-21, 0]"
-
-
 def test_printed_bases_are_near_bases_that_hold():
     """Of 16384 and 32768 tokens no base with the printed digits holds, by proof."""
     assert docs.hold_as_rounded() == [2**12, 2**17, 2**18, 2**19, 2**20]

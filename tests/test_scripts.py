@@ -220,10 +220,9 @@ def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_n
 ):
     def run(columns: dict[str, list[Any]], says: str = "yes") -> ShownRun:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}, "u": {}}}
-        shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
         text = pd.DataFrame({"says": [says]})
-        shown.__dict__["stored_tables"] = {"t": pd.DataFrame(columns), "u": text}
-        return shown
+        stored_tables = {"t": pd.DataFrame(columns), "u": text}
+        return ShownRun(Path("x"), {**about, "inputs": {}, "version": 1}, stored_tables)
 
     rows: dict[str, list[Any]] = {"method": ["yarn", "yarn"], "factor": [1.5, 2.5]}
     first, second = {**rows, "loss": [0.5, 0.5]}, {**rows, "loss": [0.5, 0.25]}
@@ -238,9 +237,8 @@ def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_n
 def test_measured_words_are_compared_and_identify_no_row() -> None:
     def run(**columns: list[Any]) -> ShownRun:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}}}
-        shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
-        shown.__dict__["stored_tables"] = {"t": pd.DataFrame(columns)}
-        return shown
+        stored_tables = {"t": pd.DataFrame(columns)}
+        return ShownRun(Path("x"), {**about, "inputs": {}, "version": 1}, stored_tables)
 
     one = run(measured=["0.4 apart", "same"], id=["a", "b"], value=[0.4, 1.0])
     two = run(
@@ -263,8 +261,6 @@ def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -
     about = {"experiment": "toy", "config": {"base": 1.0}, "tables": {}, "version": 1}
     one = ShownRun(Path("one"), {**about, "inputs": {"corpus": "aaaa"}})
     two = ShownRun(Path("two"), {**about, "inputs": {"corpus": "bbbb"}, "version": 2})
-    for run in (one, two):
-        run.__dict__["stored_tables"] = {}
     answer, tables = compare.compare_runs(one, two)
     assert "2 settings differ" in answer
     assert tables["settings"].values.tolist() == [
@@ -281,9 +277,7 @@ def test_an_input_does_not_hide_the_setting_of_its_name() -> None:
     for count, corpus in ((2, "bbbb"), (3, "cccc")):
         config = {"documents": count, "corpus": "texts"}
         read = {**inputs, "corpus": corpus}
-        shown = ShownRun(Path("x"), {**about, "config": config, "inputs": read})
-        shown.__dict__["stored_tables"] = {}
-        runs.append(shown)
+        runs.append(ShownRun(Path("x"), {**about, "config": config, "inputs": read}))
     answer, tables = compare.compare_runs(*runs)
     assert "2 settings differ" in answer
     assert tables["settings"].values.tolist() == [
@@ -296,11 +290,9 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
     None
 ):
     def run(config: dict[str, int], **columns: list[Any]) -> ShownRun:
-        table = pd.DataFrame(columns)
+        stored_tables = {"t": pd.DataFrame(columns)}
         about = {"experiment": "x", "config": config, "tables": {"t": {}}}
-        shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
-        shown.__dict__["stored_tables"] = {"t": table}
-        return shown
+        return ShownRun(Path("x"), {**about, "inputs": {}, "version": 1}, stored_tables)
 
     one = run({"old": 1}, source=[1, 2], name=["a", "b"], lost=[3, 3], share=[0.5, 0.5])
     two = run(
@@ -326,11 +318,8 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
 def test_truth_values_words_and_columns_of_one_run_alone_are_not_passed_over() -> None:
     def run(**columns: list[Any]) -> ShownRun:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}}}
-        shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
-        shown.__dict__["stored_tables"] = {
-            "t": pd.DataFrame({"base": [1, 2], "kind": ["a", "a"], **columns})
-        }
-        return shown
+        table = pd.DataFrame({"base": [1, 2], "kind": ["a", "a"], **columns})
+        return ShownRun(Path("x"), {**about, "inputs": {}, "version": 1}, {"t": table})
 
     one = run(
         admissible=[True, True], sign=[None, None], says=["yes", "yes"], old=[1, 2]

@@ -23,7 +23,7 @@ import pandas as pd
 
 from ropelab.models.tasks.tables import average_with_intervals
 from ropelab.readers.registry import RUNTIMES
-from ropelab.runs.labels import label_method, label_rows, write_roughly
+from ropelab.runs.labels import label_method, label_rows
 from ropelab.runs.sentences import write_with_interval
 from ropelab.runs.stats import average_samples
 from ropelab.show.gallery import write_anchor
@@ -243,16 +243,12 @@ class Run:
         """The difference a - b in recall of two encodings, trained with the same seeds,
         with its interval over seeds.
         """
-        return interval(self.recall_gap_ends(a, b, back, context), 2)
-
-    def recall_gap_ends(self, a: str, b: str, back: int, context: int) -> list[float]:
-        """That difference and the ends of its interval."""
         at = {"distance_tokens": back, "context_tokens": context}
         recalls = self.rows("copy_accuracy", **at).pivot(
             index="seed", columns="encoding", values="accuracy"
         )
         found = average_samples(recalls[a] - recalls[b])
-        return [found.value, found.low, found.high]
+        return interval([found.value, found.low, found.high], 2)
 
     def encoding_gap(self, a: str, b: str, metric: str, times: int) -> str:
         """The difference a - b of a metric at a multiple of the trained length, with
@@ -263,19 +259,6 @@ class Run:
         found = self.rows(name, encoding_a=a, encoding_b=b, **at)
         row = only(row for _, row in found.iterrows())
         return interval([row["difference"], row["ci_low"], row["ci_high"]])
-
-    def searched(
-        self, parameter: str, methods: Sequence[str], task: str
-    ) -> list[float]:
-        """The values that a search chose on each model, in order; 1 where it is not
-        named.
-        """
-        rows = self.rows("searched", task=task)
-        chosen = rows[rows["method"].isin(methods)]["chosen"]
-        found = (
-            chosen.str.extract(rf"\b{parameter}=([\d.]+)")[0].astype(float).fillna(1.0)
-        )
-        return sorted(found)
 
 
 @cache
@@ -321,32 +304,6 @@ def interval(ends: Sequence[float], digits: int = 3) -> str:
     # Without the sign of a zero.
     value, low, high = (f"{round(end, digits) + 0.0:.{digits}f}" for end in ends)
     return f"{value} [{low}, {high}]"
-
-
-def points(ends: Sequence[float]) -> str:
-    """A difference of two shares and its interval in hundredths: `88 points [82, 95]`."""
-    value, rest = interval([100 * end for end in ends], 0).split(" ", 1)
-    return f"{value} points {rest}"
-
-
-def distinct(comparisons: pd.DataFrame) -> pd.DataFrame:
-    """The comparisons between rows that work, one of those between rows with equal
-    values.
-    """
-    about = ["metric", "at_tokens", "context_tokens"]
-    same = comparisons[comparisons["status"] == "same values"]
-    again = (
-        same[[*about, "method_b"]]
-        .rename(columns={"method_b": "again"})
-        .drop_duplicates()
-    )
-    tested = comparisons[comparisons["status"] == "ok"]
-    for side in ("method_a", "method_b"):
-        joined = tested.merge(
-            again, "left", left_on=[*about, side], right_on=[*about, "again"]
-        )
-        tested = joined[joined["again"].isna()].drop(columns="again")
-    return tested
 
 
 def row(*cells: object) -> str:
@@ -421,29 +378,6 @@ def hold_as_rounded() -> list[int]:
     return found
 
 
-def slope(values: str) -> str:
-    """The exponent with which bases grow with the context, and its standard error."""
-    fit = run("base/base-published-5b7c425b").rows("fits", values=values).iloc[0]
-    return f"{fit.exponent:.2f} ± {fit.standard_error:.2f}"
-
-
-def rejected_as_printed() -> tuple[int, int]:
-    """Count contexts whose first base, rounded as printed, is in no window; and all of
-    them.
-    """
-    base = run("base/base-published-5b7c425b")
-    bound = base.table("bound")
-    known = bound[bound["status"] == "all windows"]
-    largest = known["context_tokens"].max() if len(known) else 2**17
-    known = bound[bound["context_tokens"] <= max(largest, 2**17)]
-    outside = 0
-    for one in known.itertuples():
-        windows = base.rows("windows", context_tokens=one.context_tokens)
-        typed = float(sci(one.smallest_admissible_base))
-        outside += not ((windows["low"] <= typed) & (windows["high"] >= typed)).any()
-    return outside, len(known)
-
-
 def presets() -> pd.DataFrame:
     """Cast plans of implementations, with the first position that each gets wrong."""
     plans = run("precision/precision-implementations").rows("casts", kind="preset")
@@ -483,13 +417,6 @@ def encodings(name: str, described: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def by_context(table: pd.DataFrame) -> str:
-    """Losses after growing contexts, means over seeds: `1.228, 1.038 and 0.998`."""
-    means = table.groupby("context_tokens")[LOSS].mean().sort_index()
-    texts = [f3(value) for value in means]
-    return f"{', '.join(texts[:-1])} and {texts[-1]}"
-
-
 def case(name: str) -> str:
     """The first cells of a claim's row: its name, statement and verdict."""
     from ropelab.claims.ledger import CLAIMS
@@ -497,22 +424,6 @@ def case(name: str) -> str:
     claim = only(claim for claim in CLAIMS if claim.id == name)
     said = only(run("claims/claims").rows("claims", id=name).itertuples())
     return f"| `{name}` | {claim.statement} | {said.verdict} |"
-
-
-def lost_neighbours() -> str:
-    """A row per cast preset: where the slowest pair and the whole code lose
-    neighbours.
-    """
-    walls, lines = run("claims/claims").table("walls"), []
-    for code, rows in walls.groupby("code", sort=False):
-        found = [
-            *rows["first_equal_pair_position"],
-            rows["first_equal_code_position"].iloc[0],
-        ]
-        lines.append(
-            row(f"`{code}`", *("–" if pd.isna(at) else f"{at:,.0f}" for at in found))
-        )
-    return "\n".join(lines)
 
 
 def count_verdicts(evidence: str, verdict: str = "") -> int:
@@ -536,30 +447,22 @@ def environment() -> jinja2.Environment:
         "f3": f3,
         "pct": pct,
         "sci": sci,
-        "roughly": write_roughly,
     }
     functions = (
         run,
         row,
-        distinct,
         bounds,
         fails_at,
         hold_as_rounded,
-        points,
-        slope,
-        rejected_as_printed,
         presets,
         reports,
         encodings,
-        by_context,
         interval,
         case,
-        lost_neighbours,
     )
     made.globals |= {function.__name__: function for function in functions}
     made.globals |= {"count_verdicts": count_verdicts, "only": only}
     made.globals["runtimes"] = len(RUNTIMES)
-    made.globals["root"] = ROOT
     return made
 
 

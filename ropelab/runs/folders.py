@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -349,16 +350,6 @@ def is_interrupted(folder: Path) -> bool:
     return os.path.lexists(old_folder) and not os.path.lexists(folder)
 
 
-def list_interrupted(folder: Path) -> list[Path]:
-    """Return the folders in a folder for which `is_interrupted` holds, in order of
-    their names.
-    """
-    _, pattern = _name_siblings(folder / "*")
-    names = [path.name.removeprefix(".") for path in folder.glob(pattern.name)]
-    folders = [folder / name.removesuffix(".old") for name in sorted(names)]
-    return [each for each in folders if is_interrupted(each)]
-
-
 def find_replaced(paths: Iterable[Path]) -> set[Path]:
     """Return the folders that a process is replacing, or was when it ended, by their
     siblings among the paths of a folder.
@@ -367,8 +358,10 @@ def find_replaced(paths: Iterable[Path]) -> set[Path]:
     """
     replaced = set()
     for path in paths:
-        if path.name.startswith(".") and path.suffix in (".new", ".old"):
-            replaced.add(path.with_name(path.stem.removeprefix(".")))
+        # The names that `_name_siblings` gives.
+        name = re.fullmatch(r"\.([^.].*)\.(new|old)", path.name)
+        if name:
+            replaced.add(path.with_name(name[1]))
     return replaced
 
 

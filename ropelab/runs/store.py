@@ -44,7 +44,6 @@ from ropelab.runs.folders import (
     fingerprint,
     is_interrupted,
     list_files_below,
-    list_interrupted,
     lock_folder,
     put_back,
     replace_folder,
@@ -425,9 +424,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a finished run; None if the folder has no manifest, or a
     damaged one. Damage is reported once on stderr.
     """
-    _put_back(folder)
     try:
-        return _describe(folder)
+        return _find_manifest(folder)
     except DamagedError as error:
         say_once(f"left out: {error}")
         return None
@@ -441,17 +439,22 @@ def read_tables(
     The manifest is `manifest`, unless another process has replaced the run since that was
     read. DamagedError: a file is missing or was changed.
     """
+    failed_manifest: Mapping[str, Any] | None = None
     while True:
         try:
             return manifest, RUN.tables(folder, manifest)
         except DamagedError:
-            latest = _describe(folder)
-            if latest is None or latest == manifest:
+            latest = _find_manifest(folder)
+            # The same manifest is tried once more, as a folder that is replaced has no
+            # name for a moment. Figures that are drawn again may leave the manifest as it
+            # is.
+            if latest is None or latest == failed_manifest:
                 raise
+            failed_manifest = manifest
             manifest = latest
 
 
-def _describe(folder: Path) -> dict[str, Any] | None:
+def _find_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a run; None if there is none. DamagedError: it was changed."""
     manifest = RUN.description(folder)
     if manifest is None:
@@ -478,7 +481,7 @@ def _find_finished(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         return
     for folder in folders:
         try:
-            manifest = _describe(folder)
+            manifest = _find_manifest(folder)
             if manifest is not None:
                 check_name(folder)
                 yield folder, manifest
@@ -487,9 +490,9 @@ def _find_finished(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _list_run_folders(folder: Path) -> list[Path]:
-    """Return the runs of an experiment by name; OSError if they cannot be listed."""
-    for run_folder in list_interrupted(folder):
-        _put_back(run_folder)
+    """Return the runs of an experiment by name, also a run that a process is replacing,
+    which may have no folder just now; OSError if they cannot be listed.
+    """
     paths = _list_paths(folder)
     return sorted({*_select_visible(paths), *find_replaced(paths)})
 

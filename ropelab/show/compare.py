@@ -77,7 +77,9 @@ def _list_settings(run: ShownRun, setting_names: Set[str]) -> dict[str, Any]:
     manifest = run.manifest
     settings = dict(manifest["config"])
     for name, value in manifest["inputs"].items():
-        settings[f"{name} (content)" if name in setting_names else name] = value
+        if name in setting_names:
+            name = f"{name} (content)"
+        settings[name] = value
     return {**settings, "version": manifest["version"]}
 
 

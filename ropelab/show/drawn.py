@@ -4,7 +4,6 @@ matplotlib is imported when a figure is drawn, since many commands draw no figur
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -204,16 +203,15 @@ def write_for_user(
     if mark:
         return write_files(files, folder)
 
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(lock_users_folder(folder))
-        except (FileExistsError, NotADirectoryError) as error:
-            raise InputError(f"cannot write {folder}: {error.strerror}") from None
-        # While this process waited for the lock, another one may have written files.
-        for name in files:
-            check_own(folder / name)
-        stack.enter_context(record_files(folder, files))
-        return write_files(files, folder)
+    try:
+        with lock_users_folder(folder):
+            # While this process waited for the lock, another one may have written files.
+            for name in files:
+                check_own(folder / name)
+            with record_files(folder, files):
+                return write_files(files, folder)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"cannot write {folder}: {error.strerror}") from None
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:

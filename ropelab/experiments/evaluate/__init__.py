@@ -203,8 +203,11 @@ class EvaluateConfig(Config):
 
     def list_idle_fields(self) -> dict[str, str]:
         idle_fields = config.list_idle_fields(self)
-        # Tokens are drawn for the other tasks. Two casts are compared on documents.
-        if not (self.against or set(config.TASKS_WITH_TEXT) & set(self.tasks)):
+        # Tokens are drawn for the other tasks.
+        has_text_task = not set(self.tasks).isdisjoint(config.TASKS_WITH_TEXT)
+        # Two casts are compared on documents, whatever the tasks.
+        reads_text = has_text_task or bool(self.against)
+        if not reads_text:
             purpose = f"the tasks {', '.join(config.TASKS_WITH_TEXT)}"
             idle_fields |= {"corpus": purpose, "packed": purpose}
         elif self.corpus and not Path(self.corpus).is_dir():

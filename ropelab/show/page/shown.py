@@ -38,19 +38,18 @@ Restate = Callable[[Mapping[str, Any], Tables], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class ShownRun:
-    """One finished run: its folder and its manifest."""
+    """One finished run: its folder, its manifest and its tables."""
 
     folder: Path
     manifest: Mapping[str, Any]
+    # The tables as they are stored, including tables without rows.
+    stored_tables: Tables = field(default_factory=dict, compare=False, repr=False)
     # The function that makes the table of verdicts on published statements; None if the
     # run has no table of verdicts.
     judge: Judge | None = field(default=None, compare=False, repr=False)
     # The same run with the sentences that are stored, if `manifest` has other sentences.
-    # Its tables and verdicts are taken, so that neither is read or judged again.
+    # Its verdicts are taken, so that the tables are not judged again.
     original: "ShownRun | None" = field(default=None, compare=False, repr=False)
-    # The tables that were read together with the manifest; None if they are read when
-    # they are first asked for.
-    known_tables: Tables | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -58,15 +57,6 @@ class ShownRun:
         safe_name = re.sub(r"[^A-Za-z0-9]+", "-", self.folder.name)
         run_hash = safe_name.rsplit("-", 1)[-1]
         return f"{self.manifest['experiment']}-{run_hash}"
-
-    @cached_property
-    def stored_tables(self) -> dict[str, pd.DataFrame]:
-        """The tables as they are stored, including tables without rows."""
-        if self.original is not None:
-            return self.original.stored_tables
-        if self.known_tables is not None:
-            return dict(self.known_tables)
-        return store.RUN.tables(self.folder, self.manifest)
 
     @cached_property
     def verdicts(self) -> pd.DataFrame:
@@ -179,8 +169,10 @@ def _find_runs_at(
 
     runs = {}
     for folder, manifest in finished:
-        run, reason = _read_run(folder, manifest, judge)
-        if reason:
+        try:
+            run = _read_run(folder, manifest, judge)
+        except (DamagedError, ValueError) as error:
+            reason = " ".join(str(error).split())
             say(f"left out: {folder}: {reason}")
             continue
         if restate is not None:
@@ -192,18 +184,12 @@ def _find_runs_at(
 
 def _read_run(
     folder: Path, manifest: Mapping[str, Any], judge: Judge | None
-) -> tuple[ShownRun, str]:
-    """Return a run with its tables, and the reason why it cannot be shown; the reason is
-    empty if it can be shown.
-    """
-    run = ShownRun(folder, manifest, judge)
-    try:
-        # Another process may have replaced the run since its manifest was read.
-        latest, tables = store.read_tables(folder, manifest)
-        run = ShownRun(folder, latest, judge, known_tables=tables)
-        # Both properties raise an error if the manifest was changed.
-        if run.tables and run.label:
-            return run, ""
-    except (DamagedError, ValueError) as error:
-        return run, " ".join(str(error).split())
-    return run, "it has no table with rows"
+) -> ShownRun:
+    """Return a run with its tables. DamagedError or ValueError: it cannot be shown."""
+    # Another process may have replaced the run since its manifest was read.
+    latest, tables = store.read_tables(folder, manifest)
+    run = ShownRun(folder, latest, tables, judge)
+    # Both properties raise an error if the manifest was changed.
+    if not (run.tables and run.label):
+        raise ValueError("it has no table with rows")
+    return run
