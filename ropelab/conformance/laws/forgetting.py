@@ -20,7 +20,6 @@ If several runs of tokens are dropped at once, there are several gaps. Keys are 
 up by all gaps in front of them.
 """
 
-from copy import copy
 from typing import NamedTuple
 
 import torch
@@ -131,22 +130,19 @@ def choose_different_tokens(case: Case) -> Case:
     Values in the first layer then tell which token is in a slot.
     """
     ids = case.subject.vocabulary
-    # The first ids mostly belong to special tokens, which are left out.
-    first = min(4, ids // 2)
-    rows = len(case.tokens)
-    if ids - first < TOKENS:
-        first = 0
     if ids < TOKENS:
         return case
-    other = copy(case)
-    other.__dict__.pop("whole", None)
+    # The first ids mostly belong to special tokens, which are left out if others suffice.
+    first = min(4, ids // 2)
+    if ids - first < TOKENS:
+        first = 0
+
     random = torch.Generator().manual_seed(0)
     texts = []
-    for _ in range(rows):
+    for _ in case.tokens:
         order = torch.randperm(ids - first, generator=random)
         texts.append(first + order[:TOKENS])
-    other.tokens = torch.stack(texts)
-    return other
+    return case.with_tokens(torch.stack(texts))
 
 
 FRONT = drop_once(0)

@@ -8,6 +8,7 @@ rounding; `make_row` makes the verdict from these differences.
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -147,6 +148,14 @@ class Case:
     def whole(self) -> Stages:
         """The answers of the model for all tokens in one pass, with its own positions."""
         return self.subject.read(self.tokens)
+
+    def with_tokens(self, tokens: Tokens) -> "Case":
+        """Return a case of the same model with other tokens, and the same rotations."""
+        other = copy(self)
+        other.tokens = tokens
+        # The answers belong to the tokens before.
+        other.__dict__.pop("whole", None)
+        return other
 
     def make_positions(self, first: int, length: int = TOKENS) -> Tensor:
         """Return positions [rows, length] that count from ``first``."""

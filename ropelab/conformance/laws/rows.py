@@ -4,7 +4,6 @@ Code that treats only the first row of a cache rightly is right for one text.
 """
 
 from collections.abc import Sequence
-from copy import copy
 
 import torch
 
@@ -19,23 +18,15 @@ from ropelab.conformance.laws.subject import Stages
 
 def double(case: Case) -> Case:
     """Return the same case with a second text, which is the first one backwards."""
-    both = copy(case)
-    both.tokens = torch.cat([case.tokens, case.tokens.flip(1)])
-    both.__dict__.pop("whole", None)
-    return both
+    return case.with_tokens(torch.cat([case.tokens, case.tokens.flip(1)]))
 
 
 def split(case: Case) -> list[Case]:
     """Return a case for each row, with the same rotations."""
+    # The answers of the only row need not be computed again.
     if len(case.tokens) == 1:
         return [case]
-    cases = []
-    for row in range(len(case.tokens)):
-        single = copy(case)
-        single.tokens = case.tokens[row : row + 1]
-        single.__dict__.pop("whole", None)
-        cases.append(single)
-    return cases
+    return [case.with_tokens(tokens[None]) for tokens in case.tokens]
 
 
 def select(stages: Stages, row: int) -> Stages:
