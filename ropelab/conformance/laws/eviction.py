@@ -13,6 +13,7 @@ The right answers are computed in one pass without a cache (`forgetting`).
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ from ropelab.conformance.laws.law import (
     Statement,
     Trial,
     join_passes,
-    measure_differences,
+    measure_size,
 )
 from ropelab.conformance.laws.moved import (
     fill_cache,
@@ -224,8 +225,8 @@ def find_count(case: Case) -> Statement:
     logits_from_keys = read_behind_gap(case.make_positions(number_of_keys, len(LATER)))
     logits_from_tokens = read_behind_gap(case.make_positions(PREFILLED, len(LATER)))
 
-    off_from_keys = float(measure_differences(own_logits, logits_from_keys).max())
-    off_from_tokens = float(measure_differences(own_logits, logits_from_tokens).max())
+    off_from_keys = measure_size(own_logits, logits_from_keys)
+    off_from_tokens = measure_size(own_logits, logits_from_tokens)
     counts_keys = off_from_keys <= EQUAL
     counts_tokens = off_from_tokens <= EQUAL
     if counts_keys and counts_tokens:
@@ -277,7 +278,7 @@ def compare_own_eviction(
             row_case,
             row_trace,
             row_answers,
-            measure_size(nearest),
+            nearest.size,
         )
         comparisons.append(nearest._replace(explain=explain))
     return rows.find_worst(comparisons)
@@ -320,16 +321,15 @@ def find_reference(
         # compared, and the result is named by this one. Several may be equal: a model
         # of one layer, for example, computes the same for keys that are moved up and
         # for a text without the dropped tokens.
-        nearest = min(candidates, key=measure_size)
-        if measure_size(nearest) <= EQUAL:
+        nearest = min(candidates, key=attrgetter("size"))
+        if nearest.size <= EQUAL:
             break
     return nearest
 
 
 def are_near(first: Stages, second: Stages) -> bool:
     """Return True for logits that differ by no more than rounding to 16 bits."""
-    size = float(measure_differences(first[-1], second[-1]).max())
-    return size <= ROUNDING_TO_16_BITS
+    return measure_size(first[-1], second[-1]) <= ROUNDING_TO_16_BITS
 
 
 def are_shifts_kept(case: Case) -> bool:
@@ -468,16 +468,9 @@ def compare_forgetting_cache(case: Case) -> Comparison | Statement:
     for schedule in steps.list_schedules():
         got = join_passes(passes[schedule.start :])
         candidates.append(find_reference(case, schedule, [got]))
-    nearest = min(candidates, key=measure_size)
+    nearest = min(candidates, key=attrgetter("size"))
     explain = partial(forgetting_cache.explain, case, steps)
     return nearest._replace(explain=explain)
-
-
-def measure_size(comparison: Comparison) -> float:
-    """Return the largest difference of logits, over their spread."""
-    logits = comparison.got[-1]
-    expected_logits = comparison.expected[-1]
-    return float(measure_differences(logits, expected_logits).max())
 
 
 def price_kept(case: Case) -> Comparison:

@@ -43,7 +43,7 @@ from ropelab.conformance.laws.law import (
     Case,
     Comparison,
     Statement,
-    measure_differences,
+    measure_size,
 )
 from ropelab.conformance.laws.moved import (
     fill_cache,
@@ -137,8 +137,7 @@ def find_reference(case: Case, got: Stages) -> Comparison:
     whole = [stage[:, PREFILLED:] for stage in case.whole]
     anew = Comparison(got, whole, LATER, says=JOINED_ANEW)
     for comparison in (joined, anew):
-        differences = measure_differences(got[-1], comparison.expected[-1])
-        if float(differences.max()) <= EQUAL:
+        if comparison.size <= EQUAL:
             return comparison
     return joined
 
@@ -212,8 +211,7 @@ def explain_joining(
         position: the position of the next token.
     """
     if change is None:
-        expected = forgetting.compute_joined(case)[-1]
-        size = float(measure_differences(got[-1], expected).max())
+        size = measure_size(got[-1], forgetting.compute_joined(case)[-1])
         if size <= EQUAL:
             return describe_small_size(size)
         guess = find_guess(case, list_guesses(position), [got], first_step=2)

@@ -83,6 +83,11 @@ class Comparison(NamedTuple):
     # empty text if no known mistake explains the difference.
     explain: Callable[[], str] | None = None
 
+    @property
+    def size(self) -> float:
+        """The largest difference of logits, over their spread."""
+        return measure_size(self.got[-1], self.expected[-1])
+
 
 class Statement(NamedTuple):
     """The finding of a trial that does not compare logits."""
@@ -247,6 +252,11 @@ def measure_differences(got: Tensor, expected: Tensor) -> Tensor:
     spread = max(float(expected.std()), 1e-30)
     differences = (got - expected).abs().amax(dim=-1) / spread
     return differences.nan_to_num(nan=math.inf)
+
+
+def measure_size(got: Tensor, expected: Tensor) -> float:
+    """Return the largest difference of all tokens, over the spread."""
+    return float(measure_differences(got, expected).max())
 
 
 @torch.inference_mode()

@@ -11,7 +11,6 @@ from ropelab.conformance.laws.law import (
     LARGEST_UNREPORTED,
     Case,
     Comparison,
-    measure_differences,
 )
 from ropelab.conformance.laws.subject import Stages
 
@@ -39,19 +38,18 @@ def find_worst(comparisons: Sequence[Comparison]) -> Comparison:
 
     The row is named unless all rows have the same mistake.
     """
-    sizes = []
-    for comparison in comparisons:
-        logits, expected = comparison.got[-1], comparison.expected[-1]
-        sizes.append(float(measure_differences(logits, expected).max()))
-    worst = sizes.index(max(sizes))
     if len(comparisons) == 1:
         return comparisons[0]
+    sizes = [comparison.size for comparison in comparisons]
+    worst = sizes.index(max(sizes))
 
     def explain_row() -> str:
         sentences = []
         for comparison, size in zip(comparisons, sizes, strict=True):
-            is_wrong = size > LARGEST_UNREPORTED and comparison.explain is not None
-            sentences.append(comparison.explain() if is_wrong else "")  # type: ignore[misc]
+            sentence = ""
+            if size > LARGEST_UNREPORTED and comparison.explain is not None:
+                sentence = comparison.explain()
+            sentences.append(sentence)
         says = sentences[worst]
         is_the_same = len(set(sentences)) == 1
         if is_the_same or not says:
