@@ -37,6 +37,7 @@ from ropelab.conformance.laws.forgetting import (
     DROPPED,
     FRONT,
     FRONT_AND_MIDDLE,
+    LATER,
     MIDDLE,
     PREFILLED,
     ROLLING,
@@ -47,6 +48,7 @@ from ropelab.conformance.laws.forgetting import (
     list_left,
 )
 from ropelab.conformance.laws.law import (
+    DESCRIBED_IN_SENTENCE,
     REFUSALS,
     TOKENS,
     Case,
@@ -54,6 +56,7 @@ from ropelab.conformance.laws.law import (
     Law,
     Statement,
     Trial,
+    describe_in_line,
     join_passes,
     measure_size,
 )
@@ -64,15 +67,10 @@ from ropelab.conformance.laws.moved import (
     move_keys,
 )
 from ropelab.conformance.laws.subject import Function, PerToken, Stages
-from ropelab.runs.errors import describe_error
 
-# The tokens that are read after the first eviction.
-LATER = range(PREFILLED, TOKENS)
 # The largest difference of logits, as a share of their spread, that rounding to 16 bits
 # explains.
 ROUNDING_TO_16_BITS = 0.1
-# The most characters of an error's text that are reported.
-DESCRIBED = 60
 # The right outcome of an eviction.
 KEPT = "its own eviction keeps positions"
 MOVED = "its own eviction moves positions up"
@@ -295,7 +293,7 @@ def compare_own_gaps(case: Case, schedule: EvictionSchedule) -> Comparison | Sta
     try:
         case.subject.evict(cache, list_left(part))
     except (NotImplementedError, ValueError) as error:
-        said = " ".join(describe_error(error).split())[:DESCRIBED]
+        said = describe_in_line(error)[:DESCRIBED_IN_SENTENCE]
         raise CannotAskError(
             f"it refuses to drop several runs of tokens at once: {said}"
         ) from None
@@ -420,7 +418,7 @@ def read_with_own_eviction(
         try:
             passes.append(subject.read(tokens, positions, cache=cache))
         except REFUSALS as error:
-            said = " ".join(describe_error(error).split())[:DESCRIBED]
+            said = describe_in_line(error)[:DESCRIBED_IN_SENTENCE]
             trace.fault = trace.fault or (
                 f"behind {len(keep)} kept keys the code raises"
                 f" {type(error).__name__}: {said}"

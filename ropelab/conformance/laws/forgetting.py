@@ -31,6 +31,8 @@ from ropelab.conformance.laws.subject import Stages
 
 # The number of tokens that are read before the first eviction.
 PREFILLED = 24
+# The tokens that are read after the first eviction.
+LATER = range(PREFILLED, TOKENS)
 # The number of first tokens that stay.
 SINKS = 4
 # The number of keys that are dropped if there is one eviction.

@@ -36,13 +36,15 @@ from ropelab.conformance.laws.eviction_trace import (
     list_ranges,
     match_tokens,
 )
-from ropelab.conformance.laws.forgetting import FRAGMENT, PREFILLED
+from ropelab.conformance.laws.forgetting import FRAGMENT, LATER, PREFILLED
 from ropelab.conformance.laws.law import (
+    DESCRIBED_IN_SENTENCE,
     REFUSALS,
     TOKENS,
     Case,
     Comparison,
     Statement,
+    describe_in_line,
     measure_size,
 )
 from ropelab.conformance.laws.moved import (
@@ -51,11 +53,7 @@ from ropelab.conformance.laws.moved import (
     move_keys,
 )
 from ropelab.conformance.laws.subject import Stages
-from ropelab.runs.errors import describe_error
 
-LATER = range(PREFILLED, TOKENS)
-# The most characters of an error's text that are reported.
-DESCRIBED = 60
 JOINED = "its own joining puts the second fragment behind the first"
 JOINED_ANEW = "its own joining computes the second fragment anew behind the first"
 SEGMENTS = [
@@ -113,7 +111,7 @@ def compare_own_joining(case: Case) -> Comparison | Statement:
     try:
         got = case.subject.read(case.tokens[:, PREFILLED:], positions, cache=cache)
     except REFUSALS as error:
-        said = " ".join(describe_error(error).split())[:DESCRIBED]
+        said = describe_in_line(error)[:DESCRIBED_IN_SENTENCE]
         return Statement(
             "broken",
             f"behind two joined fragments the code raises {type(error).__name__}: {said}",

@@ -56,6 +56,8 @@ REFUSALS = (
 )
 # The most characters of an error's text that are reported.
 DESCRIBED = 90
+# The same where the text ends a sentence.
+DESCRIBED_IN_SENTENCE = 60
 # What a violation means that comes from a smaller format, and the advice.
 SMALLER_FORMAT = "float32 explains less: something is computed in a smaller format"
 WIDER_FORMAT = (
@@ -181,7 +183,7 @@ def check_readable(case: Case) -> None:
         second_result = second_logits.cpu().double()
     # The user's code may raise anything.
     except Exception as error:
-        said = " ".join(describe_error(error).split())[:DESCRIBED]
+        said = describe_in_line(error)[:DESCRIBED]
         needed = f"{TOKENS} tokens with ids below {ids}"
         error_name = type(error).__name__
         raise InputError(f"{name} cannot read {needed}: {error_name}: {said}") from None
@@ -204,6 +206,11 @@ def check_readable(case: Case) -> None:
         raise InputError(
             f"{name}: the same tokens have other logits the second time (dropout?)"
         )
+
+
+def describe_in_line(error: BaseException) -> str:
+    """Return what an error of the model's code says, in one line."""
+    return " ".join(describe_error(error).split())
 
 
 def join_passes(parts: Sequence[Stages]) -> Stages:
@@ -270,7 +277,7 @@ def ask_trial(trial: Trial, case: Case) -> Violation | Statement:
     except (CannotAskError, InputError) as error:
         return Statement("cannot be asked", str(error))
     except REFUSALS as error:
-        said = " ".join(describe_error(error).split()) or "no message"
+        said = describe_in_line(error) or "no message"
         says = f"raises {type(error).__name__}: {said}"
         return Statement("cannot be asked", says[:DESCRIBED])
 
