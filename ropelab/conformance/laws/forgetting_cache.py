@@ -23,6 +23,7 @@ from ropelab.conformance.laws.eviction_trace import (
     list_ranges,
     list_segments,
     match_tokens,
+    select_slots,
 )
 from ropelab.conformance.laws.forgetting import EvictionSchedule, Part
 from ropelab.conformance.laws.law import TOKENS, Case
@@ -214,18 +215,6 @@ def compare_keys(steps: Steps, keys: Tensor) -> None:
         f" keys of tokens {list_ranges(wrong_keys)} have values of tokens"
         f" {list_ranges(wrong_values)}"
     )
-
-
-def select_slots(entries: Sequence[Entry], slots: Sequence[int]) -> list[Entry]:
-    """Return copies of the keys and values in these slots, by layer."""
-    selected: list[Entry] = []
-    for entry in entries:
-        if entry is None:
-            selected.append(None)
-        else:
-            keys, values = entry
-            selected.append((keys[:, :, list(slots)], values[:, :, list(slots)]))
-    return selected
 
 
 def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
