@@ -30,9 +30,9 @@ from ropelab.conformance.laws.eviction_trace import (
     EQUAL,
     Change,
     EvictionTrace,
-    are_equal,
     compare_tokens,
     find_distance,
+    find_wrong_layer,
     list_ranges,
 )
 from ropelab.conformance.laws.forgetting import (
@@ -90,31 +90,16 @@ def explain_logits(
 
 def explain_tokens(change: Change) -> str:
     """Name tokens that an eviction dropped or kept by mistake, in any layer."""
-    for layer, (before, after) in enumerate(
-        zip(change.before, change.after, strict=True)
-    ):
-        left_tokens = compare_tokens(before, after, change.keep)
-        if left_tokens is None or before is None or after is None:
-            continue
-        where = f"layer {layer}: " if layer else ""
-
-        # The tokens that are left were recognised by their values. If the keys belong
-        # to the right tokens, the values are wrong.
-        if left_tokens.missing or left_tokens.is_reordered:
-            old_keys, _ = before
-            new_keys, _ = after
-            # A rotation keeps the lengths of keys.
-            old_lengths = old_keys[:, :, change.keep].norm(dim=-1)
-            new_lengths = new_keys.norm(dim=-1)
-            if are_equal(new_lengths, old_lengths):
-                return f"{where}values are not those of their keys' tokens"
-        if left_tokens.missing:
-            missing = list_ranges(left_tokens.missing)
-            says = f"{where}tokens that were to stay are dropped: {missing}"
-            if left_tokens.surplus:
-                says += f"; others are kept: {list_ranges(left_tokens.surplus)}"
-            return says
-    return ""
+    wrong = find_wrong_layer(change)
+    if wrong is None:
+        return ""
+    if wrong.has_right_keys:
+        return f"{wrong.where}values are not those of their keys' tokens"
+    missing = list_ranges(wrong.left_tokens.missing)
+    says = f"{wrong.where}tokens that were to stay are dropped: {missing}"
+    if wrong.left_tokens.surplus:
+        says += f"; others are kept: {list_ranges(wrong.left_tokens.surplus)}"
+    return says
 
 
 def explain_positions(

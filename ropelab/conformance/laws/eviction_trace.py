@@ -269,6 +269,8 @@ class LeftTokens(NamedTuple):
     stayed.
     """
 
+    # The token of each slot. Of equal tokens it is the first one.
+    tokens: list[int | None]
     # Tokens that were to stay and are gone.
     missing: list[int]
     # Tokens that are left and were not to stay.
@@ -316,7 +318,42 @@ def compare_tokens(
             missing.append(slot)
     is_in_order = tokens == [first_equal[slot] for slot in keep]
     is_reordered = not missing and not is_in_order
-    return LeftTokens(missing, surplus, is_reordered)
+    return LeftTokens(tokens, missing, surplus, is_reordered)
+
+
+class WrongLayer(NamedTuple):
+    """A layer that holds wrong tokens, or values of other tokens than its keys."""
+
+    # The layer in words, in front of a sentence; empty for the first one.
+    where: str
+    left_tokens: LeftTokens
+    # True if the keys belong to the right tokens, so that the values are wrong.
+    has_right_keys: bool
+
+
+def find_wrong_layer(change: Change) -> WrongLayer | None:
+    """Return the first layer that holds wrong tokens; None: there is none, or the tokens
+    cannot be told.
+    """
+    for layer, (before, after) in enumerate(
+        zip(change.before, change.after, strict=True)
+    ):
+        left_tokens = compare_tokens(before, after, change.keep)
+        if left_tokens is None or before is None or after is None:
+            continue
+        if not left_tokens.missing and not left_tokens.is_reordered:
+            continue
+
+        # Tokens were recognised by their values. A rotation keeps the lengths of keys.
+        old_keys, _ = before
+        new_keys, _ = after
+        old_lengths = old_keys[:, :, change.keep].norm(dim=-1)
+        has_right_keys = are_equal(new_keys.norm(dim=-1), old_lengths)
+        # Keys may be in another order if their values are, too.
+        if has_right_keys or left_tokens.missing:
+            where = f"layer {layer}: " if layer else ""
+            return WrongLayer(where, left_tokens, has_right_keys)
+    return None
 
 
 def match_tokens(before: Tensor, after: Tensor) -> list[int | None]:

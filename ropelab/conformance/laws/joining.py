@@ -29,12 +29,11 @@ from ropelab.conformance.laws.eviction_trace import (
     EQUAL,
     Change,
     Segment,
-    are_equal,
     compare_tokens,
     copy_entries,
     find_wrong_count,
+    find_wrong_layer,
     list_ranges,
-    match_tokens,
 )
 from ropelab.conformance.laws.forgetting import FRAGMENT, LATER, PREFILLED
 from ropelab.conformance.laws.law import (
@@ -234,29 +233,18 @@ def explain_joining(
 
 def explain_tokens(change: Change) -> str:
     """Name tokens that are missing, or whose values are those of other tokens."""
-    for layer, (before, after) in enumerate(
-        zip(change.before, change.after, strict=True)
-    ):
-        left_tokens = compare_tokens(before, after, change.keep)
-        if left_tokens is None or before is None or after is None:
-            continue
-        if not left_tokens.missing and not left_tokens.is_reordered:
-            continue
-        where = f"layer {layer}: " if layer else ""
-        old_keys, old_values = before
-        new_keys, new_values = after
-        # A rotation keeps the lengths of keys.
-        if are_equal(new_keys.norm(dim=-1), old_keys.norm(dim=-1)):
-            tokens = match_tokens(old_values, new_values)
-            return (
-                f"{where}values are not those of their keys' tokens: they are those of"
-                f" tokens {list_ranges(tokens)}, where those of the second fragment begin"
-                f" with {FRAGMENT}"
-            )
-        if left_tokens.missing:
-            says = f"{where}the joined cache is {describe_missing(left_tokens.missing)}"
-            return f"{says}; others are there twice: {list_ranges(left_tokens.surplus)}"
-    return ""
+    wrong = find_wrong_layer(change)
+    if wrong is None:
+        return ""
+    left_tokens = wrong.left_tokens
+    if wrong.has_right_keys:
+        return (
+            f"{wrong.where}values are not those of their keys' tokens: they are those of"
+            f" tokens {list_ranges(left_tokens.tokens)}, where those of the second"
+            f" fragment begin with {FRAGMENT}"
+        )
+    says = f"{wrong.where}the joined cache is {describe_missing(left_tokens.missing)}"
+    return f"{says}; others are there twice: {list_ranges(left_tokens.surplus)}"
 
 
 def list_guesses(position: int) -> list[Guess]:
