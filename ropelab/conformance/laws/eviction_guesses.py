@@ -7,7 +7,8 @@ wrong tokens, or count new tokens wrongly. They are computed in one pass without
 tokens are moved alike, logits stay the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ropelab.conformance.laws.eviction_layouts import ROWS, Step, compute_layouts
@@ -38,16 +39,6 @@ UNDECIDED = (
 )
 
 
-def describe_small_size(size: float) -> str:
-    """Return in words a small difference from the right logits; empty: it is large."""
-    if size > LARGEST_ROUNDING:
-        return ""
-    return (
-        f"its cache cannot be read; its logits differ by only {size:.2%} of their spread"
-        " from right ones, as they do if something is rounded to fewer bits"
-    )
-
-
 class Guess(NamedTuple):
     """What may have been done to a cache, as the steps of a pass, and in words."""
 
@@ -57,15 +48,17 @@ class Guess(NamedTuple):
 
 def find_guess(
     case: Case,
-    guesses: Sequence[Guess],
+    guesses: Iterable[Guess],
     answers: Sequence[Stages],
     first_step: int,
 ) -> Guess | None:
     """Return the first guess that has the logits of one of the answers, as far as it is
     computed; None: no guess has them.
+
+    ``first_step``: the first step of each guess that an answer has.
     """
-    for start in range(0, len(guesses), ROWS):
-        batch = guesses[start : start + ROWS]
+    remaining = iter(guesses)
+    while batch := list(islice(remaining, ROWS)):
         results = compute_layouts(case, [guess.steps for guess in batch], first_step)
         for guess, (*_, expected) in zip(batch, results, strict=True):
             for *_, logits in answers:
@@ -73,6 +66,41 @@ def find_guess(
                 if measure_size(got, expected) <= EQUAL:
                     return guess
     return None
+
+
+def explain_unrotated_keys(
+    case: Case, guesses: Iterable[Guess], answers: Sequence[Stages], first_step: int
+) -> str:
+    """Return in words the guess that has the logits of the code; empty: none has them.
+
+    Keys that are cached before their rotation show no positions themselves.
+    """
+    guess = find_guess(case, guesses, answers, first_step)
+    return "" if guess is None else f"its logits show that {guess.says}"
+
+
+def explain_closed_cache(
+    case: Case,
+    guesses: Iterable[Guess],
+    answers: Sequence[Stages],
+    first_step: int,
+    size: float,
+) -> str:
+    """Return in words what the logits of a cache that cannot be read tell.
+
+    ``size``: the difference from the right logits, over their spread.
+    """
+    guess = None
+    if size > EQUAL:
+        guess = find_guess(case, guesses, answers, first_step)
+    if guess is not None:
+        return f"{BY_LOGITS} {guess.says}"
+    if size > LARGEST_ROUNDING:
+        return UNDECIDED
+    return (
+        f"its cache cannot be read; its logits differ by only {size:.2%} of their spread"
+        " from right ones, as they do if something is rounded to fewer bits"
+    )
 
 
 def make_guess(
@@ -112,9 +140,10 @@ def guess_count(
     moves_of_tokens = spread_moves(moves, list_segments(tokens), len(tokens))
     guesses = []
     for count in counts:
-        guesses.append(make_guess(tokens, moves_of_tokens, count, str(count)))
+        says = describe_count(count, len(tokens))
+        guesses.append(make_guess(tokens, moves_of_tokens, count, says))
     guess = find_guess(case, guesses, answers, first_step=1)
-    return None if guess is None else int(guess.says)
+    return None if guess is None else guess.steps[-1].position
 
 
 def spread_moves(
@@ -185,7 +214,7 @@ def list_moves(segments: Sequence[Segment], sinks: int, gap: int) -> list[list[i
     return unique
 
 
-def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
+def list_single_guesses(trace: EvictionTrace) -> Iterator[Guess]:
     """Yield common mistakes of one eviction, the plainest first."""
     schedule = trace.schedule
     (part,) = schedule.later_parts
@@ -198,14 +227,7 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
             says = f"{moved}, and {describe_count(count, len(tokens))}"
             yield make_guess(tokens, moves_of_tokens, count, says)
 
-    # Keys are rotated back and not forwards, or forwards without being rotated back.
-    for moves_of_tokens, moved in (
-        ([-token for token in tokens], "all keys are rotated back to position 0"),
-        (
-            list(range(len(tokens))),
-            "all keys are rotated to new places without being rotated back",
-        ),
-    ):
+    for moves_of_tokens, moved in list_half_rotations(tokens):
         for count in list_counts(trace)[:2]:
             says = f"{moved}, and {describe_count(count, len(tokens))}"
             yield make_guess(tokens, moves_of_tokens, count, says)
@@ -223,27 +245,42 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
             yield make_guess(left, moved_by_wanted, count, says)
 
 
+def list_half_rotations(positions: Sequence[int]) -> list[tuple[list[int], str]]:
+    """Return the moves of keys that are rotated back and not forwards, and of those that
+    are rotated forwards without being rotated back, each with its words.
+
+    ``positions``: the positions of the keys before.
+    """
+    back = [-position for position in positions]
+    forwards = list(range(len(positions)))
+    return [
+        (back, "all keys are rotated back to position 0"),
+        (forwards, "all keys are rotated to new places without being rotated back"),
+    ]
+
+
 def list_wrong_tokens(schedule: EvictionSchedule) -> Iterator[list[int]]:
     """Yield tokens that may be dropped by mistake."""
     (part,) = schedule.later_parts
     first = part.gone[0]
     end = part.gone[-1] + 1
     dropped = part.dropped
-    ranges = []
     if schedule.has_several_gaps:
-        # One run of as many tokens, or all between the first token and the last one.
-        ranges += [(first, first + dropped), (end - dropped, end), (first, end)]
-    ranges += [(first, end + 1), (first, end - 1), (first + 1, end)]
+        # One run of as many tokens, all between the first token and the last one, or one
+        # of the runs.
+        yield [*range(first, first + dropped)]
+        yield [*range(end - dropped, end)]
+        yield [*range(first, end)]
+        yield from split_runs(part.gone)
+        return
+
+    ranges = [(first, end + 1), (first, end - 1), (first + 1, end)]
     ranges += [(first + 1, end + 1)]
     if first:
         ranges += [(first - 1, end), (first - 1, end - 1), (0, dropped)]
     ranges += [(PREFILLED - dropped, PREFILLED)]
     for start, stop in ranges:
-        if schedule.has_several_gaps and (start, stop) not in ranges[:3]:
-            continue
         yield [*range(start, stop)]
-    if schedule.has_several_gaps:
-        yield from split_runs(part.gone)
 
 
 def split_runs(tokens: Sequence[int]) -> list[list[int]]:
@@ -445,18 +482,16 @@ def describe_moves(moves: Sequence[int], segments: Sequence[Segment]) -> str:
     if len(segments) == 2 and not right[0]:
         return describe_two_moves(moves[0], moves[1], -right[1])
 
-    parts = []
-    wrong_distances = []
+    says = ""
     for by, segment in zip(moves, segments, strict=True):
-        if segment.distance:
-            parts.append(f"those {segment.where} by {by:+d}")
-            wrong_distances.append(f"{segment.distance:+d}")
-        elif by:
-            parts.append(f"those {segment.where} by {by:+d}")
-    first, *others = parts
-    first = first.replace("those ", "keys ").replace(" by ", " are rotated by ")
-    says = ", ".join([f"{first} positions", *others])
-    return f"{says}, where moving up takes {' and '.join(wrong_distances)}"
+        if not by and not segment.distance:
+            continue
+        if says:
+            says += f", those {segment.where} by {by:+d}"
+        else:
+            says = f"keys {segment.where} are rotated by {by:+d} positions"
+    right_distances = [f"{distance:+d}" for distance in right if distance]
+    return f"{says}, where moving up takes {' and '.join(right_distances)}"
 
 
 def describe_two_moves(front: int, behind: int, gap: int) -> str:

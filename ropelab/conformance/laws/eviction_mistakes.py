@@ -10,15 +10,14 @@ logits are compared with those of common mistakes.
 from collections.abc import Iterator, Sequence
 
 from ropelab.conformance.laws.eviction_guesses import (
-    BY_LOGITS,
-    UNDECIDED,
+    Guess,
     describe_count,
     describe_moves,
-    describe_small_size,
-    find_guess,
+    explain_closed_cache,
+    explain_unrotated_keys,
     guess_count,
-    list_guesses,
     list_rolling_guesses,
+    list_single_guesses,
 )
 from ropelab.conformance.laws.eviction_keys import (
     Moves,
@@ -27,7 +26,6 @@ from ropelab.conformance.laws.eviction_keys import (
     measure_moves,
 )
 from ropelab.conformance.laws.eviction_trace import (
-    EQUAL,
     Change,
     EvictionTrace,
     compare_tokens,
@@ -57,7 +55,8 @@ def explain(
         size: the difference from the right logits, over their spread.
     """
     if not trace.changes:
-        return explain_logits(case, trace, answers, size)
+        guesses = list_guesses(trace)
+        return explain_closed_cache(case, guesses, answers, first_step=1, size=size)
     has_one_eviction = len(trace.schedule.later_parts) == 1
     for number, change in enumerate(trace.changes):
         says = explain_tokens(change) or explain_change(case, change.put_in_order())
@@ -72,20 +71,11 @@ def explain(
     return explain_later_positions(case, trace, answers)
 
 
-def explain_logits(
-    case: Case, trace: EvictionTrace, answers: Sequence[Stages], size: float
-) -> str:
-    """Return in words the mistake that has the logits of the code."""
-    if size <= EQUAL:
-        return describe_small_size(size)
+def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
+    """Return common mistakes of one eviction or several, the plainest first."""
     if len(trace.schedule.later_parts) == 1:
-        guesses = list(list_guesses(trace))
-    else:
-        guesses = list(list_rolling_guesses(trace.schedule, trace.next_positions))
-    guess = find_guess(case, guesses, answers, first_step=1)
-    if guess is None:
-        return describe_small_size(size) or UNDECIDED
-    return f"{BY_LOGITS} {guess.says}"
+        return list_single_guesses(trace)
+    return list_rolling_guesses(trace.schedule, trace.next_positions)
 
 
 def explain_tokens(change: Change) -> str:
@@ -109,10 +99,8 @@ def explain_positions(
     (change,) = trace.changes
     ordered = change.put_in_order()
     moves = measure_moves(case, ordered)
-    # Keys that are cached before their rotation show no positions.
     if moves is None:
-        guess = find_guess(case, list(list_guesses(trace)), answers, first_step=1)
-        return "" if guess is None else f"its logits show that {guess.says}"
+        return explain_unrotated_keys(case, list_guesses(trace), answers, first_step=1)
 
     moved = describe_moves(moves, change.segments)
     count = guess_count(case, trace, answers, moves)
@@ -142,9 +130,7 @@ def explain_later_positions(
     """Return in words the positions of keys and of new tokens after several evictions."""
     first_moves = measure_moves(case, trace.changes[0])
     if first_moves is None:
-        guesses = list(list_rolling_guesses(trace.schedule, trace.next_positions))
-        guess = find_guess(case, guesses, answers, first_step=1)
-        return "" if guess is None else f"its logits show that {guess.says}"
+        return explain_unrotated_keys(case, list_guesses(trace), answers, first_step=1)
 
     for change in trace.changes:
         moves = measure_moves(case, change)

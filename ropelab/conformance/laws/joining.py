@@ -13,11 +13,10 @@ import torch
 from ropelab.conformance.laws import forgetting, rows
 from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.eviction_guesses import (
-    BY_LOGITS,
-    UNDECIDED,
     Guess,
-    describe_small_size,
-    find_guess,
+    explain_closed_cache,
+    explain_unrotated_keys,
+    list_half_rotations,
 )
 from ropelab.conformance.laws.eviction_keys import (
     describe_errors,
@@ -64,6 +63,8 @@ SEGMENTS = [
         f"where {FRAGMENT:+d} puts them behind the first",
     ),
 ]
+# The position of each key before the join.
+POSITIONS = [*range(FRAGMENT), *range(PREFILLED - FRAGMENT)]
 
 
 def compare_with_joined(case: Case) -> Comparison:
@@ -166,8 +167,7 @@ def make_change(before: list[Entry], after: list[Entry]) -> Change | None:
     """Return what a join did; None: its caches cannot be read."""
     if not before or len(after) != len(before):
         return None
-    positions = [*range(FRAGMENT), *range(PREFILLED - FRAGMENT)]
-    return Change(before, after, [*range(PREFILLED)], SEGMENTS, positions)
+    return Change(before, after, [*range(PREFILLED)], SEGMENTS, POSITIONS)
 
 
 def explain_missing(change: Change) -> str:
@@ -209,22 +209,18 @@ def explain_joining(
     """
     if change is None:
         size = measure_size(got[-1], forgetting.compute_joined(case)[-1])
-        if size <= EQUAL:
-            return describe_small_size(size)
-        guess = find_guess(case, list_guesses(position), [got], first_step=2)
-        if guess is None:
-            return describe_small_size(size) or UNDECIDED
-        return f"{BY_LOGITS} {guess.says}"
-    says = explain_tokens(change)
+        guesses = list_guesses(position)
+        return explain_closed_cache(case, guesses, [got], first_step=2, size=size)
+
     ordered = change.put_in_order()
-    says = says or explain_change(case, ordered)
+    says = explain_tokens(change) or explain_change(case, ordered)
     if says:
         return says
     moves = measure_moves(case, ordered)
-    # Keys that are cached before their rotation show no positions.
     if moves is None:
-        guess = find_guess(case, list_guesses(position), [got], first_step=2)
-        return "" if guess is None else f"its logits show that {guess.says}"
+        guesses = list_guesses(position)
+        return explain_unrotated_keys(case, guesses, [got], first_step=2)
+
     first, second = moves
     if second - first == FRAGMENT and position == PREFILLED + first:
         return describe_errors(case, ordered, moves)
@@ -263,17 +259,8 @@ def list_guesses(position: int) -> list[Guess]:
     for first, second in moves:
         says = f"{describe_moves(first, second)}, and {counted}"
         guesses.append(make_guess(first, second, position, says))
-    # Keys are rotated back and not forwards, or forwards without being rotated back.
-    own = [*range(FRAGMENT), *range(length)]
-    for moves_of_tokens, moved in (
-        ([-each for each in own], "all keys are rotated back to position 0"),
-        (
-            list(range(PREFILLED)),
-            "all keys are rotated to new places without being rotated back",
-        ),
-    ):
-        seen = tuple(enumerate(moves_of_tokens))
-        steps = make_steps(position, seen)
+    for moves_of_tokens, moved in list_half_rotations(POSITIONS):
+        steps = make_steps(position, tuple(enumerate(moves_of_tokens)))
         guesses.append(Guess(steps, f"{moved}, and {counted}"))
     for first, second in ((0, FRAGMENT), (0, FRAGMENT - 1), (0, 0), (length, 0)):
         for token, name in (
