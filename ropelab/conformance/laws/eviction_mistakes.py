@@ -20,7 +20,7 @@ from ropelab.conformance.laws.eviction_guesses import (
     list_single_guesses,
 )
 from ropelab.conformance.laws.eviction_keys import (
-    Moves,
+    are_moved_rightly,
     describe_errors,
     explain_change,
     measure_moves,
@@ -57,17 +57,17 @@ def explain(
     if not trace.changes:
         guesses = list_guesses(trace)
         return explain_closed_cache(case, guesses, answers, first_step=1, size=size)
-    has_one_eviction = len(trace.schedule.later_parts) == 1
+    if len(trace.schedule.later_parts) == 1:
+        (change,) = trace.changes
+        return explain_entries(case, change) or explain_positions(case, trace, answers)
+
     for number, change in enumerate(trace.changes):
-        says = explain_tokens(change) or explain_change(case, change.put_in_order())
+        says = explain_entries(case, change)
         if says and number:
-            return f"at eviction {number + 1}: {says}"
-        if not says and not has_one_eviction:
-            says = explain_step(case, trace, number)
+            says = f"at eviction {number + 1}: {says}"
+        says = says or explain_step(case, trace, number)
         if says:
             return says
-    if has_one_eviction:
-        return explain_positions(case, trace, answers)
     return explain_later_positions(case, trace, answers)
 
 
@@ -76,6 +76,11 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
     if len(trace.schedule.later_parts) == 1:
         return list_single_guesses(trace)
     return list_rolling_guesses(trace.schedule, trace.next_positions)
+
+
+def explain_entries(case: Case, change: Change) -> str:
+    """Return in words what is wrong with the keys or values that an eviction left."""
+    return explain_tokens(change) or explain_change(case, change.put_in_order())
 
 
 def explain_tokens(change: Change) -> str:
@@ -107,21 +112,10 @@ def explain_positions(
     if count is None:
         errors = describe_errors(case, ordered, moves)
         return errors or moved
-    if are_right(moves, change, count):
+    follows = count == PREFILLED + moves[-1]
+    if follows and are_moved_rightly(moves, change.segments):
         return describe_errors(case, ordered, moves)
     return f"{moved}, and {describe_count(count, len(trace.keep))}"
-
-
-def are_right(moves: Moves, change: Change, count: int) -> bool:
-    """Return True if keys have the positions of one of the right computations, and the
-    next token follows them.
-
-    All may be moved alike, since only differences of positions count.
-    """
-    right = [segment.distance for segment in change.segments]
-    moved_up = [by - distance for by, distance in zip(moves, right, strict=True)]
-    follows = count == PREFILLED + moves[-1]
-    return follows and (len(set(moves)) == 1 or len(set(moved_up)) == 1)
 
 
 def explain_later_positions(
@@ -150,7 +144,7 @@ def explain_step(case: Case, trace: EvictionTrace, number: int) -> str:
     moves = measure_moves(case, change)
     if moves is None:
         return ""
-    if not number and not are_right(moves, change, PREFILLED + moves[-1]):
+    if not number and not are_moved_rightly(moves, change.segments):
         return describe_moves(moves, change.segments)
 
     # The position behind the newest key before the eviction.

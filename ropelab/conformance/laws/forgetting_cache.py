@@ -13,6 +13,7 @@ from torch import Tensor
 from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.eviction_guesses import describe_moves
 from ropelab.conformance.laws.eviction_keys import (
+    are_moved_rightly,
     explain_change,
     measure_moves,
 )
@@ -240,17 +241,10 @@ def explain(case: Case, steps: Steps) -> str:
     They are found by rotating the key of each token as it was when the token was read
     by itself at position 0.
     """
-    change = steps.first_drop
-    says = explain_change(case, change) if change is not None else ""
-    moves = None if change is None else measure_moves(case, change)
-    if change is not None and moves is not None and not says:
-        right = [segment.distance for segment in change.segments]
-        excesses = {by - distance for by, distance in zip(moves, right, strict=True)}
-        # All keys may be moved alike, or each by what is right and one number more.
-        if len(set(moves)) > 1 and len(excesses) > 1:
-            says = describe_moves(moves, change.segments)
-    if says:
-        return f"when the first token is dropped, {says}"
+    if steps.first_drop is not None:
+        says = explain_drop(case, steps.first_drop)
+        if says:
+            return f"when the first token is dropped, {says}"
 
     distances = range(2 * TOKENS)
     turn = find_turns(case, distances)[0]
@@ -280,6 +274,19 @@ def explain(case: Case, steps: Steps) -> str:
     right_positions = list_ranges(tokens)
     says = f"keys end at positions {measured}, where kept they are at {right_positions}"
     return f"{says}, and moved up at {list_ranges(moved_up)}"
+
+
+def explain_drop(case: Case, change: Change) -> str:
+    """Return in words what is wrong with keys or values after the first token is dropped;
+    empty: nothing is.
+    """
+    says = explain_change(case, change)
+    if says:
+        return says
+    moves = measure_moves(case, change)
+    if moves is None or are_moved_rightly(moves, change.segments):
+        return ""
+    return describe_moves(moves, change.segments)
 
 
 def compare_values(steps: Steps) -> str:
