@@ -34,11 +34,15 @@ from ropelab.conformance.laws.eviction_trace import (
     copy_entries,
 )
 from ropelab.conformance.laws.forgetting import (
+    ANEW,
     DROPPED,
+    EITHER,
     FRONT,
     FRONT_AND_MIDDLE,
+    KEPT,
     LATER,
     MIDDLE,
+    MOVED,
     PREFILLED,
     ROLLING,
     TWO_GAPS,
@@ -71,14 +75,6 @@ from ropelab.conformance.laws.subject import Function, PerToken, Stages
 # The largest difference of logits, as a share of their spread, that rounding to 16 bits
 # explains.
 ROUNDING_TO_16_BITS = 0.1
-# The right outcome of an eviction.
-KEPT = "its own eviction keeps positions"
-MOVED = "its own eviction moves positions up"
-EITHER = (
-    "its own eviction of the first keys keeps positions or moves them up, which is the"
-    " same without sinks"
-)
-ANEW = "its own eviction computes the tokens that are left anew"
 
 
 def compare_with_kept(case: Case, schedule: EvictionSchedule) -> Comparison:
@@ -457,10 +453,7 @@ def compare_forgetting_cache(case: Case) -> Comparison | Statement:
             except forgetting_cache.WrongValuesError as error:
                 return Statement("broken", str(error))
     if steps is None:
-        words = (KEPT, MOVED, ANEW)
-        return forgetting_closed.compare_closed_cache(
-            case, passes, next_positions, words
-        )
+        return forgetting_closed.compare_closed_cache(case, passes, next_positions)
 
     candidates = []
     for schedule in steps.list_schedules():

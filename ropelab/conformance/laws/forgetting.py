@@ -20,6 +20,7 @@ If several runs of tokens are dropped at once, there are several gaps. Keys are 
 up by all gaps in front of them.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -29,6 +30,16 @@ from ropelab.conformance.laws.eviction_layouts import Step, compute_layouts
 from ropelab.conformance.laws.law import TOKENS, Case, join_passes
 from ropelab.conformance.laws.subject import Stages
 
+# The right outcome of an eviction.
+KEPT = "its own eviction keeps positions"
+MOVED = "its own eviction moves positions up"
+EITHER = (
+    "its own eviction of the first keys keeps positions or moves them up, which is the"
+    " same without sinks"
+)
+ANEW = "its own eviction computes the tokens that are left anew"
+# What is said of a cache that should drop keys by itself, and holds them all.
+DROPS_NOTHING = f"its cache drops nothing within {TOKENS} tokens: let it hold 20"
 # The number of tokens that are read before the first eviction.
 PREFILLED = 24
 # The tokens that are read after the first eviction.
@@ -111,6 +122,25 @@ def roll_window(sinks: int) -> EvictionSchedule:
         dropped = start - PREFILLED + STEP
         gone = tuple(range(sinks, sinks + dropped))
         parts.append(Part(start, start + STEP, gone))
+    return EvictionSchedule(sinks, tuple(parts))
+
+
+def roll_by_token(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
+    """Return a schedule that reads token by token from the first drop on.
+
+    Args:
+        sinks: the number of first tokens, which stay.
+        dropped: the number of tokens that were dropped when each token is read.
+    """
+    start = TOKENS - 1
+    for number, count in enumerate(dropped):
+        if count:
+            start = number
+            break
+    parts = [Part(0, start, ())]
+    for number in range(start, TOKENS):
+        gone = tuple(range(sinks, sinks + dropped[number]))
+        parts.append(Part(number, number + 1, gone))
     return EvictionSchedule(sinks, tuple(parts))
 
 

@@ -26,7 +26,11 @@ from ropelab.conformance.laws.eviction_trace import (
     match_tokens,
     select_slots,
 )
-from ropelab.conformance.laws.forgetting import EvictionSchedule, Part
+from ropelab.conformance.laws.forgetting import (
+    DROPS_NOTHING,
+    EvictionSchedule,
+    roll_by_token,
+)
 from ropelab.conformance.laws.law import TOKENS, Case
 from ropelab.conformance.laws.moved import find_turns
 
@@ -116,12 +120,10 @@ class Steps:
         # The number of tokens that were dropped until each token was read.
         dropped = [number + 1 - held for number, held in enumerate(lengths)]
         if dropped[-1] == 0:
-            raise CannotAskError(
-                f"its cache drops nothing within {TOKENS} tokens: let it hold 20"
-            )
+            raise CannotAskError(DROPS_NOTHING)
         sinks = self.count_sinks()
-        dropped_before = make_schedule(sinks, dropped)
-        dropped_after = make_schedule(sinks, [0, *dropped[:-1]])
+        dropped_before = roll_by_token(sinks, dropped)
+        dropped_after = roll_by_token(sinks, [0, *dropped[:-1]])
         return [dropped_before, dropped_after]
 
     def count_sinks(self) -> int:
@@ -216,23 +218,6 @@ def compare_keys(steps: Steps, keys: Tensor) -> None:
         f" keys of tokens {list_ranges(wrong_keys)} have values of tokens"
         f" {list_ranges(wrong_values)}"
     )
-
-
-def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
-    """Return a schedule that reads token by token from the first drop on.
-
-    ``dropped``: the number of tokens that were dropped when each token is read.
-    """
-    start = TOKENS - 1
-    for number, count in enumerate(dropped):
-        if count:
-            start = number
-            break
-    parts = [Part(0, start, ())]
-    for number in range(start, TOKENS):
-        gone = tuple(range(sinks, sinks + dropped[number]))
-        parts.append(Part(number, number + 1, gone))
-    return EvictionSchedule(sinks, tuple(parts))
 
 
 def explain(case: Case, steps: Steps) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ropelab.conformance.laws.eviction import EVICTION, KEPT, MOVED
+from ropelab.conformance.laws.eviction import EVICTION
+from ropelab.conformance.laws.forgetting import KEPT, MOVED
 from ropelab.conformance.laws.joining import JOINED, JOINED_ANEW
 from ropelab.conformance.laws.subject import Function
 from tests.conformance.laws.closed_forgetting import CLOSED_RIGHT, FORGETTING_PLANTS
