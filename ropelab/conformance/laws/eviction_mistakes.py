@@ -16,7 +16,6 @@ from ropelab.conformance.laws.eviction_guesses import (
     explain_closed_cache,
     explain_unrotated_keys,
     guess_count,
-    list_rolling_guesses,
     list_single_guesses,
 )
 from ropelab.conformance.laws.eviction_keys import (
@@ -25,6 +24,7 @@ from ropelab.conformance.laws.eviction_keys import (
     explain_change,
     measure_moves,
 )
+from ropelab.conformance.laws.eviction_rolling import list_rolling_guesses
 from ropelab.conformance.laws.eviction_trace import (
     Change,
     EvictionTrace,

@@ -14,9 +14,9 @@ from ropelab.conformance.laws.eviction_guesses import (
     BY_LOGITS,
     Guess,
     find_guess,
-    list_rolling_guesses,
 )
 from ropelab.conformance.laws.eviction_layouts import compute_layouts
+from ropelab.conformance.laws.eviction_rolling import list_rolling_guesses
 from ropelab.conformance.laws.eviction_trace import EQUAL
 from ropelab.conformance.laws.forgetting import (
     ANEW,
