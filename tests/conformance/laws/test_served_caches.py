@@ -10,14 +10,13 @@ from ropelab.conformance.laws.forgetting import KEPT, MOVED
 from ropelab.conformance.laws.joining import JOINED, JOINED_ANEW
 from ropelab.conformance.laws.subject import Function
 from tests.conformance.laws.closed_forgetting import CLOSED_RIGHT, FORGETTING_PLANTS
-from tests.conformance.laws.served_caches import (
+from tests.conformance.laws.served_caches import SERVED_RIGHT, close
+from tests.conformance.laws.served_words import (
     CLOSED_WORDS,
     EVICTIONS,
     JOINS,
     SERVED,
-    SERVED_RIGHT,
     WORDS,
-    close,
 )
 from tests.conformance.laws.test_eviction import ask
 from tests.small import mostly_slow
