@@ -16,8 +16,8 @@ SECOND = "keys of the second fragment"
 # The trials of each mistake, and words that must name it.
 WORDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "FirstLayer": (
-        (MIDDLE, ("by -8 positions in layer 0, and by +0 in layer 1",)),
-        (JOIN, (f"{SECOND} are rotated by +8 positions in layer 0, and by +0",)),
+        (MIDDLE, ("by -8 positions in layer 0, and by +0 in layers 1 to 2",)),
+        (JOIN, (f"{SECOND} are rotated by +8", "0, and by +0 in layers 1 to 2")),
     ),
     "LastLayerNot": (
         (GAPS, ("behind the second gap are rotated by -8", "by +0 in layer 2")),
