@@ -81,6 +81,7 @@ FEW_FORGETTING = ("backwards", "values of the last tokens")
 FORGETTING_WORDS = {
     "backwards": "keys behind the gap are rotated by +1 positions",
     "one too many": "keys behind the gap are rotated by -2 positions",
+    "counts one more": "keys end at positions 0 to 3, 5 to 20, where kept they are at",
     "values of the last tokens": "keys of tokens 0 to 3 have values of tokens 1 to 4",
     "values of the first tokens": "keys of tokens 5 to 20 have values of tokens 4 to 19",
     "keys one slot late": "keys of tokens 20, 0 to 3, 5 to 19 have values of tokens 0 to 3,",
