@@ -13,6 +13,7 @@ The right answers are computed in one pass without a cache (`forgetting`).
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -33,10 +34,15 @@ from ropelab.conformance.laws.eviction_trace import (
     copy_entries,
 )
 from ropelab.conformance.laws.forgetting import (
+    ANEW,
     DROPPED,
+    EITHER,
     FRONT,
     FRONT_AND_MIDDLE,
+    KEPT,
+    LATER,
     MIDDLE,
+    MOVED,
     PREFILLED,
     ROLLING,
     TWO_GAPS,
@@ -46,6 +52,7 @@ from ropelab.conformance.laws.forgetting import (
     list_left,
 )
 from ropelab.conformance.laws.law import (
+    DESCRIBED_IN_SENTENCE,
     REFUSALS,
     TOKENS,
     Case,
@@ -53,8 +60,9 @@ from ropelab.conformance.laws.law import (
     Law,
     Statement,
     Trial,
+    describe_in_line,
     join_passes,
-    measure_differences,
+    measure_size,
 )
 from ropelab.conformance.laws.moved import (
     fill_cache,
@@ -63,23 +71,10 @@ from ropelab.conformance.laws.moved import (
     move_keys,
 )
 from ropelab.conformance.laws.subject import Function, PerToken, Stages
-from ropelab.runs.errors import describe_error
 
-# The tokens that are read after the first eviction.
-LATER = range(PREFILLED, TOKENS)
 # The largest difference of logits, as a share of their spread, that rounding to 16 bits
 # explains.
 ROUNDING_TO_16_BITS = 0.1
-# The most characters of an error's text that are reported.
-DESCRIBED = 60
-# The right outcome of an eviction.
-KEPT = "its own eviction keeps positions"
-MOVED = "its own eviction moves positions up"
-EITHER = (
-    "its own eviction of the first keys keeps positions or moves them up, which is the"
-    " same without sinks"
-)
-ANEW = "its own eviction computes the tokens that are left anew"
 
 
 def compare_with_kept(case: Case, schedule: EvictionSchedule) -> Comparison:
@@ -224,8 +219,8 @@ def find_count(case: Case) -> Statement:
     logits_from_keys = read_behind_gap(case.make_positions(number_of_keys, len(LATER)))
     logits_from_tokens = read_behind_gap(case.make_positions(PREFILLED, len(LATER)))
 
-    off_from_keys = float(measure_differences(own_logits, logits_from_keys).max())
-    off_from_tokens = float(measure_differences(own_logits, logits_from_tokens).max())
+    off_from_keys = measure_size(own_logits, logits_from_keys)
+    off_from_tokens = measure_size(own_logits, logits_from_tokens)
     counts_keys = off_from_keys <= EQUAL
     counts_tokens = off_from_tokens <= EQUAL
     if counts_keys and counts_tokens:
@@ -277,7 +272,7 @@ def compare_own_eviction(
             row_case,
             row_trace,
             row_answers,
-            measure_size(nearest),
+            nearest.size,
         )
         comparisons.append(nearest._replace(explain=explain))
     return rows.find_worst(comparisons)
@@ -294,7 +289,7 @@ def compare_own_gaps(case: Case, schedule: EvictionSchedule) -> Comparison | Sta
     try:
         case.subject.evict(cache, list_left(part))
     except (NotImplementedError, ValueError) as error:
-        said = " ".join(describe_error(error).split())[:DESCRIBED]
+        said = describe_in_line(error)[:DESCRIBED_IN_SENTENCE]
         raise CannotAskError(
             f"it refuses to drop several runs of tokens at once: {said}"
         ) from None
@@ -320,16 +315,15 @@ def find_reference(
         # compared, and the result is named by this one. Several may be equal: a model
         # of one layer, for example, computes the same for keys that are moved up and
         # for a text without the dropped tokens.
-        nearest = min(candidates, key=measure_size)
-        if measure_size(nearest) <= EQUAL:
+        nearest = min(candidates, key=attrgetter("size"))
+        if nearest.size <= EQUAL:
             break
     return nearest
 
 
 def are_near(first: Stages, second: Stages) -> bool:
     """Return True for logits that differ by no more than rounding to 16 bits."""
-    size = float(measure_differences(first[-1], second[-1]).max())
-    return size <= ROUNDING_TO_16_BITS
+    return measure_size(first[-1], second[-1]) <= ROUNDING_TO_16_BITS
 
 
 def are_shifts_kept(case: Case) -> bool:
@@ -420,7 +414,7 @@ def read_with_own_eviction(
         try:
             passes.append(subject.read(tokens, positions, cache=cache))
         except REFUSALS as error:
-            said = " ".join(describe_error(error).split())[:DESCRIBED]
+            said = describe_in_line(error)[:DESCRIBED_IN_SENTENCE]
             trace.fault = trace.fault or (
                 f"behind {len(keep)} kept keys the code raises"
                 f" {type(error).__name__}: {said}"
@@ -459,25 +453,15 @@ def compare_forgetting_cache(case: Case) -> Comparison | Statement:
             except forgetting_cache.WrongValuesError as error:
                 return Statement("broken", str(error))
     if steps is None:
-        words = (KEPT, MOVED, ANEW)
-        return forgetting_closed.compare_closed_cache(
-            case, passes, next_positions, words
-        )
+        return forgetting_closed.compare_closed_cache(case, passes, next_positions)
 
     candidates = []
     for schedule in steps.list_schedules():
         got = join_passes(passes[schedule.start :])
         candidates.append(find_reference(case, schedule, [got]))
-    nearest = min(candidates, key=measure_size)
+    nearest = min(candidates, key=attrgetter("size"))
     explain = partial(forgetting_cache.explain, case, steps)
     return nearest._replace(explain=explain)
-
-
-def measure_size(comparison: Comparison) -> float:
-    """Return the largest difference of logits, over their spread."""
-    logits = comparison.got[-1]
-    expected_logits = comparison.expected[-1]
-    return float(measure_differences(logits, expected_logits).max())
 
 
 def price_kept(case: Case) -> Comparison:

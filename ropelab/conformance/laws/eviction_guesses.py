@@ -7,7 +7,8 @@ wrong tokens, or count new tokens wrongly. They are computed in one pass without
 tokens are moved alike, logits stay the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ropelab.conformance.laws.eviction_layouts import ROWS, Step, compute_layouts
@@ -24,28 +25,15 @@ from ropelab.conformance.laws.forgetting import (
     EvictionSchedule,
     list_left,
 )
-from ropelab.conformance.laws.law import TOKENS, Case, measure_differences
+from ropelab.conformance.laws.law import TOKENS, Case, measure_size
 from ropelab.conformance.laws.subject import Stages
 
-# The later parts of a schedule that are computed. With each part more copies of earlier
-# parts are needed.
-COMPUTED_PARTS = 3
 # What an answer begins with that only logits tell, and what is said if they do not tell.
 BY_LOGITS = "its cache cannot be read; its logits are those of a cache in which"
 UNDECIDED = (
     "its cache cannot be read, and logits alone do not tell what is wrong: they fit none"
     " of the wrong positions and wrongly dropped tokens that are tried"
 )
-
-
-def describe_small_size(size: float) -> str:
-    """Return in words a small difference from the right logits; empty: it is large."""
-    if size > LARGEST_ROUNDING:
-        return ""
-    return (
-        f"its cache cannot be read; its logits differ by only {size:.2%} of their spread"
-        " from right ones, as they do if something is rounded to fewer bits"
-    )
 
 
 class Guess(NamedTuple):
@@ -57,22 +45,59 @@ class Guess(NamedTuple):
 
 def find_guess(
     case: Case,
-    guesses: Sequence[Guess],
+    guesses: Iterable[Guess],
     answers: Sequence[Stages],
     first_step: int,
 ) -> Guess | None:
     """Return the first guess that has the logits of one of the answers, as far as it is
     computed; None: no guess has them.
+
+    ``first_step``: the first step of each guess that an answer has.
     """
-    for start in range(0, len(guesses), ROWS):
-        batch = guesses[start : start + ROWS]
+    remaining = iter(guesses)
+    while batch := list(islice(remaining, ROWS)):
         results = compute_layouts(case, [guess.steps for guess in batch], first_step)
         for guess, (*_, expected) in zip(batch, results, strict=True):
             for *_, logits in answers:
                 got = logits[:1, : expected.shape[1]]
-                if float(measure_differences(got, expected).max()) <= EQUAL:
+                if measure_size(got, expected) <= EQUAL:
                     return guess
     return None
+
+
+def explain_unrotated_keys(
+    case: Case, guesses: Iterable[Guess], answers: Sequence[Stages], first_step: int
+) -> str:
+    """Return in words the guess that has the logits of the code; empty: none has them.
+
+    Keys that are cached before their rotation show no positions themselves.
+    """
+    guess = find_guess(case, guesses, answers, first_step)
+    return "" if guess is None else f"its logits show that {guess.says}"
+
+
+def explain_closed_cache(
+    case: Case,
+    guesses: Iterable[Guess],
+    answers: Sequence[Stages],
+    first_step: int,
+    size: float,
+) -> str:
+    """Return in words what the logits of a cache that cannot be read tell.
+
+    ``size``: the difference from the right logits, over their spread.
+    """
+    guess = None
+    if size > EQUAL:
+        guess = find_guess(case, guesses, answers, first_step)
+    if guess is not None:
+        return f"{BY_LOGITS} {guess.says}"
+    if size > LARGEST_ROUNDING:
+        return UNDECIDED
+    return (
+        f"its cache cannot be read; its logits differ by only {size:.2%} of their spread"
+        " from right ones, as they do if something is rounded to fewer bits"
+    )
 
 
 def make_guess(
@@ -112,9 +137,10 @@ def guess_count(
     moves_of_tokens = spread_moves(moves, list_segments(tokens), len(tokens))
     guesses = []
     for count in counts:
-        guesses.append(make_guess(tokens, moves_of_tokens, count, str(count)))
+        says = describe_count(count, len(tokens))
+        guesses.append(make_guess(tokens, moves_of_tokens, count, says))
     guess = find_guess(case, guesses, answers, first_step=1)
-    return None if guess is None else int(guess.says)
+    return None if guess is None else guess.steps[-1].position
 
 
 def spread_moves(
@@ -185,7 +211,7 @@ def list_moves(segments: Sequence[Segment], sinks: int, gap: int) -> list[list[i
     return unique
 
 
-def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
+def list_single_guesses(trace: EvictionTrace) -> Iterator[Guess]:
     """Yield common mistakes of one eviction, the plainest first."""
     schedule = trace.schedule
     (part,) = schedule.later_parts
@@ -198,14 +224,7 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
             says = f"{moved}, and {describe_count(count, len(tokens))}"
             yield make_guess(tokens, moves_of_tokens, count, says)
 
-    # Keys are rotated back and not forwards, or forwards without being rotated back.
-    for moves_of_tokens, moved in (
-        ([-token for token in tokens], "all keys are rotated back to position 0"),
-        (
-            list(range(len(tokens))),
-            "all keys are rotated to new places without being rotated back",
-        ),
-    ):
+    for moves_of_tokens, moved in list_half_rotations(tokens):
         for count in list_counts(trace)[:2]:
             says = f"{moved}, and {describe_count(count, len(tokens))}"
             yield make_guess(tokens, moves_of_tokens, count, says)
@@ -223,27 +242,42 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
             yield make_guess(left, moved_by_wanted, count, says)
 
 
+def list_half_rotations(positions: Sequence[int]) -> list[tuple[list[int], str]]:
+    """Return the moves of keys that are rotated back and not forwards, and of those that
+    are rotated forwards without being rotated back, each with its words.
+
+    ``positions``: the positions of the keys before.
+    """
+    back = [-position for position in positions]
+    forwards = list(range(len(positions)))
+    return [
+        (back, "all keys are rotated back to position 0"),
+        (forwards, "all keys are rotated to new places without being rotated back"),
+    ]
+
+
 def list_wrong_tokens(schedule: EvictionSchedule) -> Iterator[list[int]]:
     """Yield tokens that may be dropped by mistake."""
     (part,) = schedule.later_parts
     first = part.gone[0]
     end = part.gone[-1] + 1
     dropped = part.dropped
-    ranges = []
     if schedule.has_several_gaps:
-        # One run of as many tokens, or all between the first token and the last one.
-        ranges += [(first, first + dropped), (end - dropped, end), (first, end)]
-    ranges += [(first, end + 1), (first, end - 1), (first + 1, end)]
+        # One run of as many tokens, all between the first token and the last one, or one
+        # of the runs.
+        yield [*range(first, first + dropped)]
+        yield [*range(end - dropped, end)]
+        yield [*range(first, end)]
+        yield from split_runs(part.gone)
+        return
+
+    ranges = [(first, end + 1), (first, end - 1), (first + 1, end)]
     ranges += [(first + 1, end + 1)]
     if first:
         ranges += [(first - 1, end), (first - 1, end - 1), (0, dropped)]
     ranges += [(PREFILLED - dropped, PREFILLED)]
     for start, stop in ranges:
-        if schedule.has_several_gaps and (start, stop) not in ranges[:3]:
-            continue
         yield [*range(start, stop)]
-    if schedule.has_several_gaps:
-        yield from split_runs(part.gone)
 
 
 def split_runs(tokens: Sequence[int]) -> list[list[int]]:
@@ -260,163 +294,6 @@ def split_runs(tokens: Sequence[int]) -> list[list[int]]:
 def name_runs(tokens: Sequence[int]) -> list[str]:
     """Return the first and the last token of each run in words."""
     return [f"{run[0]} to {run[-1]}" for run in split_runs(tokens)]
-
-
-def list_rolling_guesses(
-    schedule: EvictionSchedule,
-    next_positions: Sequence[int | None],
-    is_by_token: bool = False,
-) -> Iterator[Guess]:
-    """Yield common mistakes of evictions that are repeated, the plainest first.
-
-    Args:
-        schedule: which tokens are dropped when.
-        next_positions: the position of the first token after each eviction, as far as
-            it is known.
-        is_by_token: one token is read after each eviction, and the cache may treat the
-            newest key in another way.
-    """
-    parts = schedule.later_parts[:COMPUTED_PARTS]
-    gap = parts[0].dropped
-    numbers = range(len(parts))
-    left = [len(list_left(part)) for part in parts]
-    ends = [part.start for part in parts]
-    gaps = [part.dropped for part in parts]
-    counts = {
-        f"counted from {left[0]}, the number of keys": left,
-        f"counted on from {ends[0]}": ends,
-        f"counted from {left[0] + 1}, one more than there are keys": [
-            count + 1 for count in left
-        ],
-        f"counted from {left[0] - 1}, one less than there are keys": [
-            count - 1 for count in left
-        ],
-        f"counted on from {ends[0] + 1}": [end + 1 for end in ends],
-        f"counted on from {ends[0] - 1}": [end - 1 for end in ends],
-        "counted from 0 after each eviction": [0 for _ in numbers],
-        f"counted on from {ends[0] - gap}": [end - gap for end in ends],
-    }
-    if None not in next_positions[: len(parts)] and len(next_positions) >= len(parts):
-        known = [int(position or 0) for position in next_positions[: len(parts)]]
-        counts = {name_positions(known, left): known}
-
-    each_time = "at each eviction"
-    keys_behind = "keys behind the gap"
-    moves_behind = {
-        "keys keep their rotation": [0 for _ in numbers],
-        f"{keys_behind} are moved up {each_time}": [-gap for _ in numbers],
-        f"{keys_behind} are rotated in the wrong direction, by {gap:+d} positions"
-        f" {each_time}": [gap for _ in numbers],
-        f"{keys_behind} are moved by all that was ever dropped {each_time}": [
-            -each for each in gaps
-        ],
-        "the first eviction alone moves keys up": [-gap, *[0] * (len(parts) - 1)],
-    }
-    for by in (-gap - 1, -gap + 1, -2 * gap, -1, 1):
-        if by:
-            moves_behind.setdefault(
-                f"{keys_behind} are rotated by {by:+d} positions {each_time}, where moving"
-                f" up takes {-gap:+d}",
-                [by for _ in numbers],
-            )
-    moves_in_front = {"": [0 for _ in numbers]}
-    if schedule.sinks:
-        moves_in_front[f", and those in front of it by {-gap:+d}"] = [
-            -gap for _ in numbers
-        ]
-        moves_in_front[f", and those in front of it by {gap:+d}"] = [
-            gap for _ in numbers
-        ]
-
-    zeros = moves_in_front[""]
-    right = [
-        make_rolling_steps(schedule, zeros, zeros, ends),
-        make_rolling_steps(schedule, zeros, [-gap for _ in numbers], left),
-    ]
-    for moved_in_front, front in moves_in_front.items():
-        for moved, behind in moves_behind.items():
-            for counted, positions in counts.items():
-                steps = make_rolling_steps(schedule, front, behind, positions)
-                says = f"{moved}{moved_in_front}, and new tokens are {counted}"
-                if steps not in right:
-                    yield Guess(steps, says)
-
-    for counted, positions in counts.items():
-        for beyond, words in ((0, "of "), (1, "one behind "), (-1, "one before ")):
-            steps = make_placed_steps(schedule, beyond, positions)
-            says = f"keys behind the gap are at the positions {words}their slots"
-            if steps not in right:
-                yield Guess(steps, f"{says}, and new tokens are {counted}")
-        if is_by_token:
-            behind = moves_behind[f"{keys_behind} are moved up {each_time}"]
-            steps = make_rolling_steps(
-                schedule, moves_in_front[""], behind, positions, delay=1
-            )
-            says = f"{keys_behind} are moved up {each_time}, but not the newest key"
-            yield Guess(steps, f"{says}, and new tokens are {counted}")
-
-
-def name_positions(positions: Sequence[int], key_counts: Sequence[int]) -> str:
-    if list(positions) == list(key_counts):
-        return f"counted from {positions[0]}, the number of keys"
-    return f"counted from {', '.join(map(str, positions))} after the first evictions"
-
-
-def make_rolling_steps(
-    schedule: EvictionSchedule,
-    front: Sequence[int],
-    behind: Sequence[int],
-    positions: Sequence[int],
-    delay: int = 0,
-) -> tuple[Step, ...]:
-    """Return the steps of evictions that are repeated.
-
-    Args:
-        schedule: which tokens are dropped when.
-        front: the positions by which each eviction rotates the keys of sinks.
-        behind: the positions by which each eviction rotates all other keys.
-        positions: the position of the first token after each eviction.
-        delay: the number of evictions that a new key stays as it is.
-    """
-    parts = schedule.later_parts[: len(positions)]
-    steps = [Step(0, parts[0].start, 0)]
-    for number, part in enumerate(parts):
-        seen = []
-        for token in list_left(part):
-            by_eviction = front if token < schedule.sinks else behind
-            # The evictions since the token was read.
-            first = sum(each.start <= token for each in parts)
-            # The last token of the prefix is the newest key at the first eviction.
-            if token >= parts[0].start - delay:
-                first += delay
-            seen.append((token, sum(by_eviction[first : number + 1])))
-        steps.append(Step(part.start, part.end, positions[number], tuple(seen)))
-    return tuple(steps)
-
-
-def make_placed_steps(
-    schedule: EvictionSchedule,
-    beyond: int,
-    positions: Sequence[int],
-) -> tuple[Step, ...]:
-    """Return the steps of evictions that put each key at the position of its slot.
-
-    Args:
-        schedule: which tokens are dropped when.
-        beyond: the number that is added to the positions of keys behind the gap.
-        positions: the position of the first token after each eviction.
-    """
-    parts = schedule.later_parts[: len(positions)]
-    steps = [Step(0, parts[0].start, 0)]
-    for number, part in enumerate(parts):
-        seen = []
-        for slot, token in enumerate(list_left(part)):
-            source = next(step for step in steps if step.start <= token < step.end)
-            read_at = source.position + token - source.start
-            place = slot if token < schedule.sinks else slot + beyond
-            seen.append((token, place - read_at))
-        steps.append(Step(part.start, part.end, positions[number], tuple(seen)))
-    return tuple(steps)
 
 
 def describe_count(next_position: int, key_count: int) -> str:
@@ -445,18 +322,16 @@ def describe_moves(moves: Sequence[int], segments: Sequence[Segment]) -> str:
     if len(segments) == 2 and not right[0]:
         return describe_two_moves(moves[0], moves[1], -right[1])
 
-    parts = []
-    wrong_distances = []
+    says = ""
     for by, segment in zip(moves, segments, strict=True):
-        if segment.distance:
-            parts.append(f"those {segment.where} by {by:+d}")
-            wrong_distances.append(f"{segment.distance:+d}")
-        elif by:
-            parts.append(f"those {segment.where} by {by:+d}")
-    first, *others = parts
-    first = first.replace("those ", "keys ").replace(" by ", " are rotated by ")
-    says = ", ".join([f"{first} positions", *others])
-    return f"{says}, where moving up takes {' and '.join(wrong_distances)}"
+        if not by and not segment.distance:
+            continue
+        if says:
+            says += f", those {segment.where} by {by:+d}"
+        else:
+            says = f"keys {segment.where} are rotated by {by:+d} positions"
+    right_distances = [f"{distance:+d}" for distance in right if distance]
+    return f"{says}, where moving up takes {' and '.join(right_distances)}"
 
 
 def describe_two_moves(front: int, behind: int, gap: int) -> str:

@@ -93,12 +93,12 @@ def explain_layer(change: Change, layer: int, maps: Maps) -> str:
         _, new_values = after
         kept_values = values[:, :, change.keep]
         says = explain_values(kept_values, new_values, maps, change)
-        source = find_layer_of_values(change, new_values)
-        if says and source is not None:
-            return f"values are those of layer {source}"
-        if says and are_equal(kept_values, new_keys):
-            return "keys and values are exchanged"
         if says:
+            source = find_layer_of_values(change, new_values)
+            if source is not None:
+                return f"values are those of layer {source}"
+            if are_equal(kept_values, new_keys):
+                return "keys and values are exchanged"
             return says
 
     for segment in change.segments:
@@ -149,10 +149,9 @@ def name_slots(
 
     ``positions``: the positions of the keys before, as far as they are known.
     """
-    distances = []
-    for slot in range(before.shape[2]):
-        part = before[:, :, slot : slot + 1]
-        distances.append(maps.find_distance(part, after[:, :, slot : slot + 1]))
+    distances = maps.find_distances(before, after, axis=2)
+    if distances is None:
+        return ""
     if distances == [-position for position in positions]:
         return " (all keys are rotated back to position 0, and not forwards)"
     if distances == [*range(len(distances))]:
@@ -221,6 +220,17 @@ def measure_moves(case: Case, change: Change) -> Moves | None:
     return tuple(moves) if len(moves) == len(change.segments) else None
 
 
+def are_moved_rightly(moves: Moves, segments: Sequence[Segment]) -> bool:
+    """Return True if keys stay as they are, or are moved up.
+
+    All may be moved alike besides, since only differences of positions count.
+    """
+    moved_up = [
+        by - segment.distance for by, segment in zip(moves, segments, strict=True)
+    ]
+    return len(set(moves)) == 1 or len(set(moved_up)) == 1
+
+
 def compare_layers(
     distances: dict[int, list[int | None]], segments: Sequence[Segment]
 ) -> str:
@@ -271,10 +281,11 @@ def explain_values(before: Tensor, after: Tensor, maps: Maps, change: Change) ->
             has_rotated |= maps.find_slots(before[:, :, slots], after[:, :, slots])
     if has_rotated:
         return f"values are rotated, too{where}"
-    if are_from_slots(before, after):
+    if are_exchanged(before, after, axis=2):
         return "values are not those of their keys' tokens"
     for segment in wrong:
-        if are_from_heads(before[:, :, segment.slots], after[:, :, segment.slots]):
+        slots = segment.slots
+        if are_exchanged(before[:, :, slots], after[:, :, slots], axis=1):
             return f"values are those of other heads{where}"
 
     error = float((before - after).abs().max() / before.std())
@@ -286,19 +297,14 @@ def explain_values(before: Tensor, after: Tensor, maps: Maps, change: Change) ->
     return f"values are changed{where}"
 
 
-def are_from_slots(before: Tensor, after: Tensor) -> bool:
-    """Return True if each slot has the values of some slot before."""
-    for slot in range(after.shape[2]):
-        differences = (before - after[:, :, slot : slot + 1]).abs().amax(dim=(0, 1, 3))
-        if float(differences.min()) > LEAST_ERROR * float(before.std()):
-            return False
-    return True
-
-
-def are_from_heads(before: Tensor, after: Tensor) -> bool:
-    """Return True if each head has the values of some head before."""
-    for head in range(after.shape[1]):
-        differences = (before - after[:, head : head + 1]).abs().amax(dim=(0, 2, 3))
+def are_exchanged(before: Tensor, after: Tensor, axis: int) -> bool:
+    """Return True if each head (axis 1) or slot (axis 2) has the values of some head or
+    slot before.
+    """
+    other_axes = [each for each in range(before.ndim) if each != axis]
+    for place in range(after.shape[axis]):
+        part = after.narrow(axis, place, 1)
+        differences = (before - part).abs().amax(dim=other_axes)
         if float(differences.min()) > LEAST_ERROR * float(before.std()):
             return False
     return True

@@ -56,6 +56,22 @@ class Maps:
             return 0
         return find_distance(before, after, DISTANCES, self.rotated_units)
 
+    def find_distances(
+        self, before: Tensor, after: Tensor, axis: int
+    ) -> list[int] | None:
+        """Return the positions by which the keys of each head (axis 1) or slot (axis 2)
+        are rotated; None: to some of them no number fits.
+        """
+        distances = []
+        for place in range(before.shape[axis]):
+            part = before.narrow(axis, place, 1)
+            moved = after.narrow(axis, place, 1)
+            distance = self.find_distance(part, moved)
+            if distance is None:
+                return None
+            distances.append(distance)
+        return distances
+
     def describe_change(self, before: Tensor, after: Tensor, segment: Segment) -> str:
         """Return what happened to keys in words; empty: all are rotated by one number of
         positions.
@@ -69,14 +85,8 @@ class Maps:
             return ""
         # The number of positions may differ from slot to slot, or from head to head.
         for axis, name in ((2, "slot by slot"), (1, "head by head")):
-            distances = []
-            for number in range(before.shape[axis]):
-                part = before.narrow(axis, number, 1)
-                moved = after.narrow(axis, number, 1)
-                distances.append(self.find_distance(part, moved))
-                if distances[-1] is None:
-                    break
-            if None not in distances:
+            distances = self.find_distances(before, after, axis)
+            if distances is not None:
                 numbers = list_ranges(distances)
                 return f"are rotated by {numbers} positions, {name}, {segment.right}"
         return self.describe_map(before, after, segment.distance)
@@ -150,12 +160,7 @@ class Maps:
 
     def find_slots(self, before: Tensor, after: Tensor) -> bool:
         """Return True if each slot's keys are rotated by any number of positions."""
-        for slot in range(before.shape[2]):
-            part = before[:, :, slot : slot + 1]
-            moved = after[:, :, slot : slot + 1]
-            if self.find_distance(part, moved) is None:
-                return False
-        return True
+        return self.find_distances(before, after, axis=2) is not None
 
     def describe_map(self, before: Tensor, after: Tensor, right_distance: int) -> str:
         """Return in words which other map was applied."""
@@ -164,15 +169,15 @@ class Maps:
                 if are_equal(after, before.to(matrix.dtype) @ matrix):
                     return words
 
+        nearly = self.describe_rounding(before, after)
         all_features = range(self.width)
         other_features = [each for each in all_features if each not in self.features]
         if other_features and not are_equal(
             before[..., other_features], after[..., other_features]
         ):
-            nearly = self.describe_rounding(before, after)
             share = f"{len(self.features)} of {self.width} do"
             return nearly or f"are changed in features that do not rotate: {share}"
-        nearly = self.describe_rounding(before, after)
+
         norm_after = after[..., self.features].norm()
         norm_before = before[..., self.features].norm()
         gain = float(norm_after / norm_before)
@@ -275,12 +280,8 @@ class Maps:
 
     def pair_up(self, keys: Tensor) -> Tensor:
         """Return pairs as complex numbers [rows, heads, slots, pairs]."""
-        layout = "half"
-        if self.is_adjacent():
-            layout = "adjacent"
-        order = self.features[order_features(len(self.features), layout)]
-        first, second = keys[..., order].chunk(2, dim=-1)
-        return torch.complex(first.contiguous(), second.contiguous())
+        first, second = self.order_pairs()
+        return torch.complex(keys[..., first], keys[..., second])
 
     def is_adjacent(self) -> bool:
         """Return True if the first feature that rotates mixes with its neighbour."""

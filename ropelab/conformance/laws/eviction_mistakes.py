@@ -10,29 +10,27 @@ logits are compared with those of common mistakes.
 from collections.abc import Iterator, Sequence
 
 from ropelab.conformance.laws.eviction_guesses import (
-    BY_LOGITS,
-    UNDECIDED,
+    Guess,
     describe_count,
     describe_moves,
-    describe_small_size,
-    find_guess,
+    explain_closed_cache,
+    explain_unrotated_keys,
     guess_count,
-    list_guesses,
-    list_rolling_guesses,
+    list_single_guesses,
 )
 from ropelab.conformance.laws.eviction_keys import (
-    Moves,
+    are_moved_rightly,
     describe_errors,
     explain_change,
     measure_moves,
 )
+from ropelab.conformance.laws.eviction_rolling import list_rolling_guesses
 from ropelab.conformance.laws.eviction_trace import (
-    EQUAL,
     Change,
     EvictionTrace,
-    are_equal,
     compare_tokens,
     find_distance,
+    find_wrong_layer,
     list_ranges,
 )
 from ropelab.conformance.laws.forgetting import (
@@ -57,64 +55,46 @@ def explain(
         size: the difference from the right logits, over their spread.
     """
     if not trace.changes:
-        return explain_logits(case, trace, answers, size)
-    has_one_eviction = len(trace.schedule.later_parts) == 1
+        guesses = list_guesses(trace)
+        return explain_closed_cache(case, guesses, answers, first_step=1, size=size)
+    if len(trace.schedule.later_parts) == 1:
+        (change,) = trace.changes
+        return explain_entries(case, change) or explain_positions(case, trace, answers)
+
     for number, change in enumerate(trace.changes):
-        says = explain_tokens(change) or explain_change(case, change.put_in_order())
+        says = explain_entries(case, change)
         if says and number:
-            return f"at eviction {number + 1}: {says}"
-        if not says and not has_one_eviction:
-            says = explain_step(case, trace, number)
+            says = f"at eviction {number + 1}: {says}"
+        says = says or explain_step(case, trace, number)
         if says:
             return says
-    if has_one_eviction:
-        return explain_positions(case, trace, answers)
     return explain_later_positions(case, trace, answers)
 
 
-def explain_logits(
-    case: Case, trace: EvictionTrace, answers: Sequence[Stages], size: float
-) -> str:
-    """Return in words the mistake that has the logits of the code."""
-    if size <= EQUAL:
-        return describe_small_size(size)
+def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
+    """Return common mistakes of one eviction or several, the plainest first."""
     if len(trace.schedule.later_parts) == 1:
-        guesses = list(list_guesses(trace))
-    else:
-        guesses = list(list_rolling_guesses(trace.schedule, trace.next_positions))
-    guess = find_guess(case, guesses, answers, first_step=1)
-    if guess is None:
-        return describe_small_size(size) or UNDECIDED
-    return f"{BY_LOGITS} {guess.says}"
+        return list_single_guesses(trace)
+    return list_rolling_guesses(trace.schedule, trace.next_positions)
+
+
+def explain_entries(case: Case, change: Change) -> str:
+    """Return in words what is wrong with the keys or values that an eviction left."""
+    return explain_tokens(change) or explain_change(case, change.put_in_order())
 
 
 def explain_tokens(change: Change) -> str:
     """Name tokens that an eviction dropped or kept by mistake, in any layer."""
-    for layer, (before, after) in enumerate(
-        zip(change.before, change.after, strict=True)
-    ):
-        left_tokens = compare_tokens(before, after, change.keep)
-        if left_tokens is None or before is None or after is None:
-            continue
-        where = f"layer {layer}: " if layer else ""
-
-        # The tokens that are left were recognised by their values. If the keys belong
-        # to the right tokens, the values are wrong.
-        if left_tokens.missing or left_tokens.is_reordered:
-            old_keys, _ = before
-            new_keys, _ = after
-            # A rotation keeps the lengths of keys.
-            old_lengths = old_keys[:, :, change.keep].norm(dim=-1)
-            new_lengths = new_keys.norm(dim=-1)
-            if are_equal(new_lengths, old_lengths):
-                return f"{where}values are not those of their keys' tokens"
-        if left_tokens.missing:
-            missing = list_ranges(left_tokens.missing)
-            says = f"{where}tokens that were to stay are dropped: {missing}"
-            if left_tokens.surplus:
-                says += f"; others are kept: {list_ranges(left_tokens.surplus)}"
-            return says
-    return ""
+    wrong = find_wrong_layer(change)
+    if wrong is None:
+        return ""
+    if wrong.has_right_keys:
+        return f"{wrong.where}values are not those of their keys' tokens"
+    missing = list_ranges(wrong.left_tokens.missing)
+    says = f"{wrong.where}tokens that were to stay are dropped: {missing}"
+    if wrong.left_tokens.surplus:
+        says += f"; others are kept: {list_ranges(wrong.left_tokens.surplus)}"
+    return says
 
 
 def explain_positions(
@@ -124,31 +104,18 @@ def explain_positions(
     (change,) = trace.changes
     ordered = change.put_in_order()
     moves = measure_moves(case, ordered)
-    # Keys that are cached before their rotation show no positions.
     if moves is None:
-        guess = find_guess(case, list(list_guesses(trace)), answers, first_step=1)
-        return "" if guess is None else f"its logits show that {guess.says}"
+        return explain_unrotated_keys(case, list_guesses(trace), answers, first_step=1)
 
     moved = describe_moves(moves, change.segments)
     count = guess_count(case, trace, answers, moves)
     if count is None:
         errors = describe_errors(case, ordered, moves)
         return errors or moved
-    if are_right(moves, change, count):
+    follows = count == PREFILLED + moves[-1]
+    if follows and are_moved_rightly(moves, change.segments):
         return describe_errors(case, ordered, moves)
     return f"{moved}, and {describe_count(count, len(trace.keep))}"
-
-
-def are_right(moves: Moves, change: Change, count: int) -> bool:
-    """Return True if keys have the positions of one of the right computations, and the
-    next token follows them.
-
-    All may be moved alike, since only differences of positions count.
-    """
-    right = [segment.distance for segment in change.segments]
-    moved_up = [by - distance for by, distance in zip(moves, right, strict=True)]
-    follows = count == PREFILLED + moves[-1]
-    return follows and (len(set(moves)) == 1 or len(set(moved_up)) == 1)
 
 
 def explain_later_positions(
@@ -157,9 +124,7 @@ def explain_later_positions(
     """Return in words the positions of keys and of new tokens after several evictions."""
     first_moves = measure_moves(case, trace.changes[0])
     if first_moves is None:
-        guesses = list(list_rolling_guesses(trace.schedule, trace.next_positions))
-        guess = find_guess(case, guesses, answers, first_step=1)
-        return "" if guess is None else f"its logits show that {guess.says}"
+        return explain_unrotated_keys(case, list_guesses(trace), answers, first_step=1)
 
     for change in trace.changes:
         moves = measure_moves(case, change)
@@ -179,7 +144,7 @@ def explain_step(case: Case, trace: EvictionTrace, number: int) -> str:
     moves = measure_moves(case, change)
     if moves is None:
         return ""
-    if not number and not are_right(moves, change, PREFILLED + moves[-1]):
+    if not number and not are_moved_rightly(moves, change.segments):
         return describe_moves(moves, change.segments)
 
     # The position behind the newest key before the eviction.

@@ -4,7 +4,7 @@ Keys and values have the shape [rows, heads, slots, head_dim]; a slot is the pla
 token in the cache.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -74,15 +74,7 @@ class Change:
         order = self.find_order(layers[-1])
         if order is None or order == sorted(order):
             return self
-
-        ordered: list[Entry] = []
-        for entry in self.after:
-            if entry is None:
-                ordered.append(None)
-                continue
-            keys, values = entry
-            ordered.append((keys[:, :, order], values[:, :, order]))
-        return replace(self, after=ordered)
+        return replace(self, after=select_slots(self.after, order))
 
     def find_order(self, layer: int) -> list[int] | None:
         """Return the slot of each token that was to stay; None: it is not known."""
@@ -92,27 +84,40 @@ class Change:
         new_keys, new_values = after
         if old_values.shape != new_values.shape:
             return None
-        tokens = match_tokens(old_values, new_values)
-        if None in tokens or sorted(map(int, tokens)) != [*range(len(self.keep))]:  # type: ignore[arg-type]
+        matched = match_tokens(old_values, new_values)
+        tokens = [token for token in matched if token is not None]
+        if sorted(tokens) != [*range(len(self.keep))]:
             return None
 
-        order = sorted(range(len(tokens)), key=tokens.__getitem__)  # type: ignore[arg-type]
+        order = sorted(range(len(tokens)), key=tokens.__getitem__)
         # Keys that did not move with their values have other lengths in their slots.
         old_lengths = old_keys.norm(dim=-1)
         new_lengths = new_keys[:, :, order].norm(dim=-1)
         return order if are_equal(new_lengths, old_lengths) else None
 
 
-def select_row(entries: Sequence[Entry], row: int) -> list[Entry]:
-    """Return one row of the keys and values of each layer."""
-    selected: list[Entry] = []
+def map_entries(
+    entries: Sequence[Entry], function: Callable[[Tensor], Tensor]
+) -> list[Entry]:
+    """Return what a function makes of the keys and of the values of each layer."""
+    results: list[Entry] = []
     for entry in entries:
         if entry is None:
-            selected.append(None)
+            results.append(None)
         else:
             keys, values = entry
-            selected.append((keys[row : row + 1], values[row : row + 1]))
-    return selected
+            results.append((function(keys), function(values)))
+    return results
+
+
+def select_row(entries: Sequence[Entry], row: int) -> list[Entry]:
+    """Return one row of the keys and values of each layer."""
+    return map_entries(entries, lambda part: part[row : row + 1])
+
+
+def select_slots(entries: Sequence[Entry], slots: Sequence[int]) -> list[Entry]:
+    """Return copies of the keys and values in these slots, by layer."""
+    return map_entries(entries, lambda part: part[:, :, list(slots)])
 
 
 def list_segments(keep: Sequence[int]) -> list[Segment]:
@@ -256,14 +261,7 @@ def copy_entries(case: Case, cache: Any) -> list[Entry]:
         entries = case.subject.entries(cache)
     except CannotAskError:
         return []
-    copies: list[Entry] = []
-    for entry in entries:
-        if entry is None:
-            copies.append(None)
-        else:
-            keys, values = entry
-            copies.append((keys.clone(), values.clone()))
-    return copies
+    return map_entries(entries, Tensor.clone)
 
 
 class LeftTokens(NamedTuple):
@@ -271,6 +269,8 @@ class LeftTokens(NamedTuple):
     stayed.
     """
 
+    # The token of each slot. Of equal tokens it is the first one.
+    tokens: list[int | None]
     # Tokens that were to stay and are gone.
     missing: list[int]
     # Tokens that are left and were not to stay.
@@ -318,7 +318,42 @@ def compare_tokens(
             missing.append(slot)
     is_in_order = tokens == [first_equal[slot] for slot in keep]
     is_reordered = not missing and not is_in_order
-    return LeftTokens(missing, surplus, is_reordered)
+    return LeftTokens(tokens, missing, surplus, is_reordered)
+
+
+class WrongLayer(NamedTuple):
+    """A layer that holds wrong tokens, or values of other tokens than its keys."""
+
+    # The layer in words, in front of a sentence; empty for the first one.
+    where: str
+    left_tokens: LeftTokens
+    # True if the keys belong to the right tokens, so that the values are wrong.
+    has_right_keys: bool
+
+
+def find_wrong_layer(change: Change) -> WrongLayer | None:
+    """Return the first layer that holds wrong tokens; None: there is none, or the tokens
+    cannot be told.
+    """
+    for layer, (before, after) in enumerate(
+        zip(change.before, change.after, strict=True)
+    ):
+        left_tokens = compare_tokens(before, after, change.keep)
+        if left_tokens is None or before is None or after is None:
+            continue
+        if not left_tokens.missing and not left_tokens.is_reordered:
+            continue
+
+        # Tokens were recognised by their values. A rotation keeps the lengths of keys.
+        old_keys, _ = before
+        new_keys, _ = after
+        old_lengths = old_keys[:, :, change.keep].norm(dim=-1)
+        has_right_keys = are_equal(new_keys.norm(dim=-1), old_lengths)
+        # Keys may be in another order if their values are, too.
+        if has_right_keys or left_tokens.missing:
+            where = f"layer {layer}: " if layer else ""
+            return WrongLayer(where, left_tokens, has_right_keys)
+    return None
 
 
 def match_tokens(before: Tensor, after: Tensor) -> list[int | None]:

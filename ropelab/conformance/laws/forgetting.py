@@ -20,7 +20,7 @@ If several runs of tokens are dropped at once, there are several gaps. Keys are 
 up by all gaps in front of them.
 """
 
-from copy import copy
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -30,8 +30,20 @@ from ropelab.conformance.laws.eviction_layouts import Step, compute_layouts
 from ropelab.conformance.laws.law import TOKENS, Case, join_passes
 from ropelab.conformance.laws.subject import Stages
 
+# The right outcome of an eviction.
+KEPT = "its own eviction keeps positions"
+MOVED = "its own eviction moves positions up"
+EITHER = (
+    "its own eviction of the first keys keeps positions or moves them up, which is the"
+    " same without sinks"
+)
+ANEW = "its own eviction computes the tokens that are left anew"
+# What is said of a cache that should drop keys by itself, and holds them all.
+DROPS_NOTHING = f"its cache drops nothing within {TOKENS} tokens: let it hold 20"
 # The number of tokens that are read before the first eviction.
 PREFILLED = 24
+# The tokens that are read after the first eviction.
+LATER = range(PREFILLED, TOKENS)
 # The number of first tokens that stay.
 SINKS = 4
 # The number of keys that are dropped if there is one eviction.
@@ -113,6 +125,25 @@ def roll_window(sinks: int) -> EvictionSchedule:
     return EvictionSchedule(sinks, tuple(parts))
 
 
+def roll_by_token(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
+    """Return a schedule that reads token by token from the first drop on.
+
+    Args:
+        sinks: the number of first tokens, which stay.
+        dropped: the number of tokens that were dropped when each token is read.
+    """
+    start = TOKENS - 1
+    for number, count in enumerate(dropped):
+        if count:
+            start = number
+            break
+    parts = [Part(0, start, ())]
+    for number in range(start, TOKENS):
+        gone = tuple(range(sinks, sinks + dropped[number]))
+        parts.append(Part(number, number + 1, gone))
+    return EvictionSchedule(sinks, tuple(parts))
+
+
 def list_kept(key_count: int, sinks: int, dropped: int) -> list[int]:
     """Return the slots that stay when some keys behind the sinks are dropped. A slot is
     the place of a key in the cache.
@@ -131,22 +162,19 @@ def choose_different_tokens(case: Case) -> Case:
     Values in the first layer then tell which token is in a slot.
     """
     ids = case.subject.vocabulary
-    # The first ids mostly belong to special tokens, which are left out.
-    first = min(4, ids // 2)
-    rows = len(case.tokens)
-    if ids - first < TOKENS:
-        first = 0
     if ids < TOKENS:
         return case
-    other = copy(case)
-    other.__dict__.pop("whole", None)
+    # The first ids mostly belong to special tokens, which are left out if others suffice.
+    first = min(4, ids // 2)
+    if ids - first < TOKENS:
+        first = 0
+
     random = torch.Generator().manual_seed(0)
     texts = []
-    for _ in range(rows):
+    for _ in case.tokens:
         order = torch.randperm(ids - first, generator=random)
         texts.append(first + order[:TOKENS])
-    other.tokens = torch.stack(texts)
-    return other
+    return case.with_tokens(torch.stack(texts))
 
 
 FRONT = drop_once(0)

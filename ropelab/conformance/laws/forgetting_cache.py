@@ -13,6 +13,7 @@ from torch import Tensor
 from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.eviction_guesses import describe_moves
 from ropelab.conformance.laws.eviction_keys import (
+    are_moved_rightly,
     explain_change,
     measure_moves,
 )
@@ -23,8 +24,13 @@ from ropelab.conformance.laws.eviction_trace import (
     list_ranges,
     list_segments,
     match_tokens,
+    select_slots,
 )
-from ropelab.conformance.laws.forgetting import EvictionSchedule, Part
+from ropelab.conformance.laws.forgetting import (
+    DROPS_NOTHING,
+    EvictionSchedule,
+    roll_by_token,
+)
 from ropelab.conformance.laws.law import TOKENS, Case
 from ropelab.conformance.laws.moved import find_turns
 
@@ -114,12 +120,10 @@ class Steps:
         # The number of tokens that were dropped until each token was read.
         dropped = [number + 1 - held for number, held in enumerate(lengths)]
         if dropped[-1] == 0:
-            raise CannotAskError(
-                f"its cache drops nothing within {TOKENS} tokens: let it hold 20"
-            )
+            raise CannotAskError(DROPS_NOTHING)
         sinks = self.count_sinks()
-        dropped_before = make_schedule(sinks, dropped)
-        dropped_after = make_schedule(sinks, [0, *dropped[:-1]])
+        dropped_before = roll_by_token(sinks, dropped)
+        dropped_after = roll_by_token(sinks, [0, *dropped[:-1]])
         return [dropped_before, dropped_after]
 
     def count_sinks(self) -> int:
@@ -216,52 +220,16 @@ def compare_keys(steps: Steps, keys: Tensor) -> None:
     )
 
 
-def select_slots(entries: Sequence[Entry], slots: Sequence[int]) -> list[Entry]:
-    """Return copies of the keys and values in these slots, by layer."""
-    selected: list[Entry] = []
-    for entry in entries:
-        if entry is None:
-            selected.append(None)
-        else:
-            keys, values = entry
-            selected.append((keys[:, :, list(slots)], values[:, :, list(slots)]))
-    return selected
-
-
-def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
-    """Return a schedule that reads token by token from the first drop on.
-
-    ``dropped``: the number of tokens that were dropped when each token is read.
-    """
-    start = TOKENS - 1
-    for number, count in enumerate(dropped):
-        if count:
-            start = number
-            break
-    parts = [Part(0, start, ())]
-    for number in range(start, TOKENS):
-        gone = tuple(range(sinks, sinks + dropped[number]))
-        parts.append(Part(number, number + 1, gone))
-    return EvictionSchedule(sinks, tuple(parts))
-
-
 def explain(case: Case, steps: Steps) -> str:
     """Return in words the positions of the keys that are held in the end.
 
     They are found by rotating the key of each token as it was when the token was read
     by itself at position 0.
     """
-    change = steps.first_drop
-    says = explain_change(case, change) if change is not None else ""
-    moves = None if change is None else measure_moves(case, change)
-    if change is not None and moves is not None and not says:
-        right = [segment.distance for segment in change.segments]
-        excesses = {by - distance for by, distance in zip(moves, right, strict=True)}
-        # All keys may be moved alike, or each by what is right and one number more.
-        if len(set(moves)) > 1 and len(excesses) > 1:
-            says = describe_moves(moves, change.segments)
-    if says:
-        return f"when the first token is dropped, {says}"
+    if steps.first_drop is not None:
+        says = explain_drop(case, steps.first_drop)
+        if says:
+            return f"when the first token is dropped, {says}"
 
     distances = range(2 * TOKENS)
     turn = find_turns(case, distances)[0]
@@ -291,6 +259,19 @@ def explain(case: Case, steps: Steps) -> str:
     right_positions = list_ranges(tokens)
     says = f"keys end at positions {measured}, where kept they are at {right_positions}"
     return f"{says}, and moved up at {list_ranges(moved_up)}"
+
+
+def explain_drop(case: Case, change: Change) -> str:
+    """Return in words what is wrong with keys or values after the first token is dropped;
+    empty: nothing is.
+    """
+    says = explain_change(case, change)
+    if says:
+        return says
+    moves = measure_moves(case, change)
+    if moves is None or are_moved_rightly(moves, change.segments):
+        return ""
+    return describe_moves(moves, change.segments)
 
 
 def compare_values(steps: Steps) -> str:

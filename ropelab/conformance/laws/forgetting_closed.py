@@ -6,11 +6,7 @@ tokens that stay, and with each number of tokens that are dropped at once. If no
 has the logits of the code, common mistakes are tried.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import NamedTuple
-
-from torch import Tensor
+from collections.abc import Callable, Iterator, Sequence
 
 from ropelab.conformance.laws import forgetting
 from ropelab.conformance.laws.caches import CannotAskError
@@ -18,17 +14,25 @@ from ropelab.conformance.laws.eviction_guesses import (
     BY_LOGITS,
     Guess,
     find_guess,
-    list_rolling_guesses,
 )
 from ropelab.conformance.laws.eviction_layouts import compute_layouts
+from ropelab.conformance.laws.eviction_rolling import list_rolling_guesses
 from ropelab.conformance.laws.eviction_trace import EQUAL
-from ropelab.conformance.laws.forgetting import EvictionSchedule, Part
+from ropelab.conformance.laws.forgetting import (
+    ANEW,
+    DROPS_NOTHING,
+    KEPT,
+    MOVED,
+    EvictionSchedule,
+    roll_by_token,
+)
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
     Comparison,
     join_passes,
     measure_differences,
+    measure_size,
 )
 from ropelab.conformance.laws.subject import Stages
 
@@ -42,18 +46,10 @@ NOT_TOLD = (
 )
 
 
-class Right(NamedTuple):
-    """A right computation, and the words for it."""
-
-    says: str
-    compute: partial[Stages]
-
-
 def compare_closed_cache(
     case: Case,
     passes: Sequence[Stages],
     next_positions: Sequence[int | None],
-    words: tuple[str, str, str],
 ) -> Comparison:
     """Compare the logits of a cache that drops keys with those of right caches.
 
@@ -63,8 +59,6 @@ def compare_closed_cache(
         case: the subject and its tokens.
         passes: what the code computed for each token.
         next_positions: the position of each token, as far as the code says it.
-        words: the words for positions that are kept, for positions that are moved up,
-            and for tokens that are computed anew.
     """
     got = [stage.clone() for stage in join_passes(passes)]
     first = find_first_difference(got, case.whole)
@@ -72,15 +66,16 @@ def compare_closed_cache(
     answer = [stage[:, first:] for stage in got]
 
     for schedule in list_schedules(first):
-        for right in list_right(case, schedule, words):
-            # The first token tells most wrong schedules at little cost.
-            if not is_first_right(case, schedule, right, answer):
+        # The first token tells most wrong schedules at little cost.
+        first_drop = EvictionSchedule(schedule.sinks, schedule.parts[:2])
+        for right, compute in list_references(schedule).items():
+            if not is_first_equal(answer, compute(case, first_drop)):
                 continue
-            expected = right.compute(schedule=schedule)
-            if measure(answer, expected) <= EQUAL:
+            expected = compute(case, schedule)
+            if measure_size(answer[-1], expected[-1]) <= EQUAL:
                 held = first - schedule.sinks
                 says = (
-                    f"{right.says}; by its logits a token sees the first"
+                    f"{right}; by its logits a token sees the first"
                     f" {schedule.sinks} tokens and at most the last {held}"
                 )
                 return Comparison(answer, expected, later, says=says)
@@ -97,9 +92,7 @@ def find_first_difference(got: Stages, whole: Stages) -> int:
     differences = measure_differences(got[-1], whole[-1])
     wrong = (differences > EQUAL).nonzero().flatten().tolist()
     if not wrong:
-        raise CannotAskError(
-            f"its cache drops nothing within {TOKENS} tokens: let it hold 20"
-        )
+        raise CannotAskError(DROPS_NOTHING)
     return int(wrong[0])
 
 
@@ -113,37 +106,29 @@ def list_schedules(first: int) -> Iterator[EvictionSchedule]:
 
 def make_schedule(sinks: int, first: int, run: int) -> EvictionSchedule:
     """Return a schedule that drops ``run`` tokens whenever the cache is full."""
-    parts = [Part(0, first, ())]
-    for number in range(first, TOKENS):
-        dropped = (number - first) // run * run + run
-        parts.append(Part(number, number + 1, tuple(range(sinks, sinks + dropped))))
-    return EvictionSchedule(sinks, tuple(parts))
+    dropped = [0] * first
+    for number in range(TOKENS - first):
+        dropped.append(number // run * run + run)
+    return roll_by_token(sinks, dropped)
 
 
-def list_right(
-    case: Case, schedule: EvictionSchedule, words: tuple[str, str, str]
-) -> Iterator[Right]:
-    """Yield the right computations."""
-    kept, moved, anew = words
-    yield Right(kept, partial(forgetting.compute_kept, case))
+def list_references(
+    schedule: EvictionSchedule,
+) -> dict[str, Callable[[Case, EvictionSchedule], Stages]]:
+    """Return the computations that are right, by the words for them."""
+    references = {KEPT: forgetting.compute_kept}
     if schedule.sinks:
-        yield Right(moved, partial(forgetting.compute_moved, case))
-    yield Right(anew, partial(forgetting.compute_anew, case))
+        references[MOVED] = forgetting.compute_moved
+    references[ANEW] = forgetting.compute_anew
+    return references
 
 
-def is_first_right(
-    case: Case, schedule: EvictionSchedule, right: Right, answer: Stages
-) -> bool:
-    """Return True if the first token behind the first drop has the right logits."""
-    short = EvictionSchedule(schedule.sinks, schedule.parts[:2])
-    expected = right.compute(schedule=short)[-1][:, :1]
-    # The spread is that of all tokens.
-    difference = (answer[-1][:, :1] - expected).abs().max() / answer[-1].std()
+def is_first_equal(answer: Stages, expected: Stages) -> bool:
+    """Return True if the first token has these logits, by the spread of all tokens."""
+    *_, logits = answer
+    *_, expected_logits = expected
+    difference = (logits[:, :1] - expected_logits[:, :1]).abs().max() / logits.std()
     return float(difference) <= EQUAL
-
-
-def measure(got: Stages, expected: Stages) -> float:
-    return float(measure_differences(got[-1], expected[-1]).max())
 
 
 def find_mistake(
@@ -158,7 +143,7 @@ def find_mistake(
             continue
         schedule = make_schedule(sinks, first, run=1)
         guesses = list(list_rolling_guesses(schedule, next_positions, is_by_token=True))
-        likely = select_likely(case, guesses, answer[-1])
+        likely = select_likely(case, guesses, answer)
         guess = find_guess(case, likely, [answer], first_step=1)
         if guess is not None:
             stays = f" (the first {sinks} tokens stay)"
@@ -166,17 +151,15 @@ def find_mistake(
     raise CannotAskError(NOT_TOLD)
 
 
-def select_likely(case: Case, guesses: Sequence[Guess], logits: Tensor) -> list[Guess]:
+def select_likely(case: Case, guesses: Sequence[Guess], answer: Stages) -> list[Guess]:
     """Return the guesses that give the first token its logits.
 
     Few copies are needed for one token, and many guesses differ only later.
     """
     shortened = dict.fromkeys(guess.steps[:2] for guess in guesses)
     layouts = list(shortened)
-    spread = float(logits.std())
     fitting = set()
     for steps, stages in zip(layouts, compute_layouts(case, layouts, 1), strict=True):
-        difference = (stages[-1] - logits[:, :1]).abs().max()
-        if float(difference) <= EQUAL * spread:
+        if is_first_equal(answer, stages):
             fitting.add(steps)
     return [guess for guess in guesses if guess.steps[:2] in fitting]

@@ -13,11 +13,10 @@ import torch
 from ropelab.conformance.laws import forgetting, rows
 from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.eviction_guesses import (
-    BY_LOGITS,
-    UNDECIDED,
     Guess,
-    describe_small_size,
-    find_guess,
+    explain_closed_cache,
+    explain_unrotated_keys,
+    list_half_rotations,
 )
 from ropelab.conformance.laws.eviction_keys import (
     describe_errors,
@@ -29,21 +28,22 @@ from ropelab.conformance.laws.eviction_trace import (
     EQUAL,
     Change,
     Segment,
-    are_equal,
     compare_tokens,
     copy_entries,
     find_wrong_count,
+    find_wrong_layer,
     list_ranges,
-    match_tokens,
 )
-from ropelab.conformance.laws.forgetting import FRAGMENT, PREFILLED
+from ropelab.conformance.laws.forgetting import FRAGMENT, LATER, PREFILLED
 from ropelab.conformance.laws.law import (
+    DESCRIBED_IN_SENTENCE,
     REFUSALS,
     TOKENS,
     Case,
     Comparison,
     Statement,
-    measure_differences,
+    describe_in_line,
+    measure_size,
 )
 from ropelab.conformance.laws.moved import (
     fill_cache,
@@ -51,11 +51,7 @@ from ropelab.conformance.laws.moved import (
     move_keys,
 )
 from ropelab.conformance.laws.subject import Stages
-from ropelab.runs.errors import describe_error
 
-LATER = range(PREFILLED, TOKENS)
-# The most characters of an error's text that are reported.
-DESCRIBED = 60
 JOINED = "its own joining puts the second fragment behind the first"
 JOINED_ANEW = "its own joining computes the second fragment anew behind the first"
 SEGMENTS = [
@@ -67,6 +63,8 @@ SEGMENTS = [
         f"where {FRAGMENT:+d} puts them behind the first",
     ),
 ]
+# The position of each key before the join.
+POSITIONS = [*range(FRAGMENT), *range(PREFILLED - FRAGMENT)]
 
 
 def compare_with_joined(case: Case) -> Comparison:
@@ -113,7 +111,7 @@ def compare_own_joining(case: Case) -> Comparison | Statement:
     try:
         got = case.subject.read(case.tokens[:, PREFILLED:], positions, cache=cache)
     except REFUSALS as error:
-        said = " ".join(describe_error(error).split())[:DESCRIBED]
+        said = describe_in_line(error)[:DESCRIBED_IN_SENTENCE]
         return Statement(
             "broken",
             f"behind two joined fragments the code raises {type(error).__name__}: {said}",
@@ -137,8 +135,7 @@ def find_reference(case: Case, got: Stages) -> Comparison:
     whole = [stage[:, PREFILLED:] for stage in case.whole]
     anew = Comparison(got, whole, LATER, says=JOINED_ANEW)
     for comparison in (joined, anew):
-        differences = measure_differences(got[-1], comparison.expected[-1])
-        if float(differences.max()) <= EQUAL:
+        if comparison.size <= EQUAL:
             return comparison
     return joined
 
@@ -170,8 +167,7 @@ def make_change(before: list[Entry], after: list[Entry]) -> Change | None:
     """Return what a join did; None: its caches cannot be read."""
     if not before or len(after) != len(before):
         return None
-    positions = [*range(FRAGMENT), *range(PREFILLED - FRAGMENT)]
-    return Change(before, after, [*range(PREFILLED)], SEGMENTS, positions)
+    return Change(before, after, [*range(PREFILLED)], SEGMENTS, POSITIONS)
 
 
 def explain_missing(change: Change) -> str:
@@ -212,24 +208,19 @@ def explain_joining(
         position: the position of the next token.
     """
     if change is None:
-        expected = forgetting.compute_joined(case)[-1]
-        size = float(measure_differences(got[-1], expected).max())
-        if size <= EQUAL:
-            return describe_small_size(size)
-        guess = find_guess(case, list_guesses(position), [got], first_step=2)
-        if guess is None:
-            return describe_small_size(size) or UNDECIDED
-        return f"{BY_LOGITS} {guess.says}"
-    says = explain_tokens(change)
+        size = measure_size(got[-1], forgetting.compute_joined(case)[-1])
+        guesses = list_guesses(position)
+        return explain_closed_cache(case, guesses, [got], first_step=2, size=size)
+
     ordered = change.put_in_order()
-    says = says or explain_change(case, ordered)
+    says = explain_tokens(change) or explain_change(case, ordered)
     if says:
         return says
     moves = measure_moves(case, ordered)
-    # Keys that are cached before their rotation show no positions.
     if moves is None:
-        guess = find_guess(case, list_guesses(position), [got], first_step=2)
-        return "" if guess is None else f"its logits show that {guess.says}"
+        guesses = list_guesses(position)
+        return explain_unrotated_keys(case, guesses, [got], first_step=2)
+
     first, second = moves
     if second - first == FRAGMENT and position == PREFILLED + first:
         return describe_errors(case, ordered, moves)
@@ -238,29 +229,18 @@ def explain_joining(
 
 def explain_tokens(change: Change) -> str:
     """Name tokens that are missing, or whose values are those of other tokens."""
-    for layer, (before, after) in enumerate(
-        zip(change.before, change.after, strict=True)
-    ):
-        left_tokens = compare_tokens(before, after, change.keep)
-        if left_tokens is None or before is None or after is None:
-            continue
-        if not left_tokens.missing and not left_tokens.is_reordered:
-            continue
-        where = f"layer {layer}: " if layer else ""
-        old_keys, old_values = before
-        new_keys, new_values = after
-        # A rotation keeps the lengths of keys.
-        if are_equal(new_keys.norm(dim=-1), old_keys.norm(dim=-1)):
-            tokens = match_tokens(old_values, new_values)
-            return (
-                f"{where}values are not those of their keys' tokens: they are those of"
-                f" tokens {list_ranges(tokens)}, where those of the second fragment begin"
-                f" with {FRAGMENT}"
-            )
-        if left_tokens.missing:
-            says = f"{where}the joined cache is {describe_missing(left_tokens.missing)}"
-            return f"{says}; others are there twice: {list_ranges(left_tokens.surplus)}"
-    return ""
+    wrong = find_wrong_layer(change)
+    if wrong is None:
+        return ""
+    left_tokens = wrong.left_tokens
+    if wrong.has_right_keys:
+        return (
+            f"{wrong.where}values are not those of their keys' tokens: they are those of"
+            f" tokens {list_ranges(left_tokens.tokens)}, where those of the second"
+            f" fragment begin with {FRAGMENT}"
+        )
+    says = f"{wrong.where}the joined cache is {describe_missing(left_tokens.missing)}"
+    return f"{says}; others are there twice: {list_ranges(left_tokens.surplus)}"
 
 
 def list_guesses(position: int) -> list[Guess]:
@@ -279,17 +259,8 @@ def list_guesses(position: int) -> list[Guess]:
     for first, second in moves:
         says = f"{describe_moves(first, second)}, and {counted}"
         guesses.append(make_guess(first, second, position, says))
-    # Keys are rotated back and not forwards, or forwards without being rotated back.
-    own = [*range(FRAGMENT), *range(length)]
-    for moves_of_tokens, moved in (
-        ([-each for each in own], "all keys are rotated back to position 0"),
-        (
-            list(range(PREFILLED)),
-            "all keys are rotated to new places without being rotated back",
-        ),
-    ):
-        seen = tuple(enumerate(moves_of_tokens))
-        steps = make_steps(position, seen)
+    for moves_of_tokens, moved in list_half_rotations(POSITIONS):
+        steps = make_steps(position, tuple(enumerate(moves_of_tokens)))
         guesses.append(Guess(steps, f"{moved}, and {counted}"))
     for first, second in ((0, FRAGMENT), (0, FRAGMENT - 1), (0, 0), (length, 0)):
         for token, name in (

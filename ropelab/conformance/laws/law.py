@@ -8,6 +8,7 @@ rounding; `make_row` makes the verdict from these differences.
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -55,6 +56,8 @@ REFUSALS = (
 )
 # The most characters of an error's text that are reported.
 DESCRIBED = 90
+# The same where the text ends a sentence.
+DESCRIBED_IN_SENTENCE = 60
 # What a violation means that comes from a smaller format, and the advice.
 SMALLER_FORMAT = "float32 explains less: something is computed in a smaller format"
 WIDER_FORMAT = (
@@ -81,6 +84,11 @@ class Comparison(NamedTuple):
     # Is called if the two computations differ. It returns the mistake in words, or an
     # empty text if no known mistake explains the difference.
     explain: Callable[[], str] | None = None
+
+    @property
+    def size(self) -> float:
+        """The largest difference of logits, over their spread."""
+        return measure_size(self.got[-1], self.expected[-1])
 
 
 class Statement(NamedTuple):
@@ -148,6 +156,14 @@ class Case:
         """The answers of the model for all tokens in one pass, with its own positions."""
         return self.subject.read(self.tokens)
 
+    def with_tokens(self, tokens: Tokens) -> "Case":
+        """Return a case of the same model with other tokens, and the same rotations."""
+        other = copy(self)
+        other.tokens = tokens
+        # The answers belong to the tokens before.
+        other.__dict__.pop("whole", None)
+        return other
+
     def make_positions(self, first: int, length: int = TOKENS) -> Tensor:
         """Return positions [rows, length] that count from ``first``."""
         return torch.arange(first, first + length).expand(len(self.tokens), -1)
@@ -167,7 +183,7 @@ def check_readable(case: Case) -> None:
         second_result = second_logits.cpu().double()
     # The user's code may raise anything.
     except Exception as error:
-        said = " ".join(describe_error(error).split())[:DESCRIBED]
+        said = describe_in_line(error)[:DESCRIBED]
         needed = f"{TOKENS} tokens with ids below {ids}"
         error_name = type(error).__name__
         raise InputError(f"{name} cannot read {needed}: {error_name}: {said}") from None
@@ -190,6 +206,11 @@ def check_readable(case: Case) -> None:
         raise InputError(
             f"{name}: the same tokens have other logits the second time (dropout?)"
         )
+
+
+def describe_in_line(error: BaseException) -> str:
+    """Return what an error of the model's code says, in one line."""
+    return " ".join(describe_error(error).split())
 
 
 def join_passes(parts: Sequence[Stages]) -> Stages:
@@ -240,6 +261,11 @@ def measure_differences(got: Tensor, expected: Tensor) -> Tensor:
     return differences.nan_to_num(nan=math.inf)
 
 
+def measure_size(got: Tensor, expected: Tensor) -> float:
+    """Return the largest difference of all tokens, over the spread."""
+    return float(measure_differences(got, expected).max())
+
+
 @torch.inference_mode()
 def ask_trial(trial: Trial, case: Case) -> Violation | Statement:
     """Ask one trial in one format.
@@ -251,7 +277,7 @@ def ask_trial(trial: Trial, case: Case) -> Violation | Statement:
     except (CannotAskError, InputError) as error:
         return Statement("cannot be asked", str(error))
     except REFUSALS as error:
-        said = " ".join(describe_error(error).split()) or "no message"
+        said = describe_in_line(error) or "no message"
         says = f"raises {type(error).__name__}: {said}"
         return Statement("cannot be asked", says[:DESCRIBED])
 

@@ -4,7 +4,6 @@ Code that treats only the first row of a cache rightly is right for one text.
 """
 
 from collections.abc import Sequence
-from copy import copy
 
 import torch
 
@@ -12,30 +11,21 @@ from ropelab.conformance.laws.law import (
     LARGEST_UNREPORTED,
     Case,
     Comparison,
-    measure_differences,
 )
 from ropelab.conformance.laws.subject import Stages
 
 
 def double(case: Case) -> Case:
     """Return the same case with a second text, which is the first one backwards."""
-    both = copy(case)
-    both.tokens = torch.cat([case.tokens, case.tokens.flip(1)])
-    both.__dict__.pop("whole", None)
-    return both
+    return case.with_tokens(torch.cat([case.tokens, case.tokens.flip(1)]))
 
 
 def split(case: Case) -> list[Case]:
     """Return a case for each row, with the same rotations."""
+    # The answers of the only row need not be computed again.
     if len(case.tokens) == 1:
         return [case]
-    cases = []
-    for row in range(len(case.tokens)):
-        single = copy(case)
-        single.tokens = case.tokens[row : row + 1]
-        single.__dict__.pop("whole", None)
-        cases.append(single)
-    return cases
+    return [case.with_tokens(tokens[None]) for tokens in case.tokens]
 
 
 def select(stages: Stages, row: int) -> Stages:
@@ -48,19 +38,18 @@ def find_worst(comparisons: Sequence[Comparison]) -> Comparison:
 
     The row is named unless all rows have the same mistake.
     """
-    sizes = []
-    for comparison in comparisons:
-        logits, expected = comparison.got[-1], comparison.expected[-1]
-        sizes.append(float(measure_differences(logits, expected).max()))
-    worst = sizes.index(max(sizes))
     if len(comparisons) == 1:
         return comparisons[0]
+    sizes = [comparison.size for comparison in comparisons]
+    worst = sizes.index(max(sizes))
 
     def explain_row() -> str:
         sentences = []
         for comparison, size in zip(comparisons, sizes, strict=True):
-            is_wrong = size > LARGEST_UNREPORTED and comparison.explain is not None
-            sentences.append(comparison.explain() if is_wrong else "")  # type: ignore[misc]
+            sentence = ""
+            if size > LARGEST_UNREPORTED and comparison.explain is not None:
+                sentence = comparison.explain()
+            sentences.append(sentence)
         says = sentences[worst]
         is_the_same = len(set(sentences)) == 1
         if is_the_same or not says:

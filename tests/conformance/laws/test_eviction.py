@@ -7,9 +7,10 @@ import torch
 
 from ropelab.conformance.laws.caches import UNREADABLE
 from ropelab.conformance.laws.doctor import examine
-from ropelab.conformance.laws.eviction import ANEW, EVICTION, KEPT, MOVED
+from ropelab.conformance.laws.eviction import EVICTION
 from ropelab.conformance.laws.eviction_keys import compare_layers
 from ropelab.conformance.laws.eviction_trace import list_segments
+from ropelab.conformance.laws.forgetting import ANEW, KEPT, MOVED
 from ropelab.conformance.laws.law import Law
 from ropelab.conformance.laws.moved import KSHIFT
 from ropelab.conformance.laws.subject import Function, Subject, TransformersSubject

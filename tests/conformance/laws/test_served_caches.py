@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from ropelab.conformance.laws.eviction import EVICTION, KEPT, MOVED
+from ropelab.conformance.laws.eviction import EVICTION
+from ropelab.conformance.laws.forgetting import KEPT, MOVED
 from ropelab.conformance.laws.joining import JOINED, JOINED_ANEW
 from ropelab.conformance.laws.subject import Function
 from tests.conformance.laws.closed_forgetting import CLOSED_RIGHT, FORGETTING_PLANTS
-from tests.conformance.laws.served_caches import (
+from tests.conformance.laws.served_caches import SERVED_RIGHT, close
+from tests.conformance.laws.served_words import (
     CLOSED_WORDS,
     EVICTIONS,
     JOINS,
     SERVED,
-    SERVED_RIGHT,
     WORDS,
-    close,
 )
 from tests.conformance.laws.test_eviction import ask
 from tests.small import mostly_slow
@@ -81,6 +81,7 @@ FEW_FORGETTING = ("backwards", "values of the last tokens")
 FORGETTING_WORDS = {
     "backwards": "keys behind the gap are rotated by +1 positions",
     "one too many": "keys behind the gap are rotated by -2 positions",
+    "counts one more": "keys end at positions 0 to 3, 5 to 20, where kept they are at",
     "values of the last tokens": "keys of tokens 0 to 3 have values of tokens 1 to 4",
     "values of the first tokens": "keys of tokens 5 to 20 have values of tokens 4 to 19",
     "keys one slot late": "keys of tokens 20, 0 to 3, 5 to 19 have values of tokens 0 to 3,",
