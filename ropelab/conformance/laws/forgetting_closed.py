@@ -116,7 +116,9 @@ def list_references(
     schedule: EvictionSchedule,
 ) -> dict[str, Callable[[Case, EvictionSchedule], Stages]]:
     """Return the computations that are right, by the words for them."""
-    references = {KEPT: forgetting.compute_kept}
+    references: dict[str, Callable[[Case, EvictionSchedule], Stages]] = {
+        KEPT: forgetting.compute_kept,
+    }
     if schedule.sinks:
         references[MOVED] = forgetting.compute_moved
     references[ANEW] = forgetting.compute_anew
