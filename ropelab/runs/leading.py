@@ -20,8 +20,15 @@ from ropelab.runs.comparisons import list_rivals
 # Models with a higher loss have not learned to read, so their order means nothing.
 UNIFORM_LOSS = math.log(256)
 
+# The loss of the last tokens of a text, read in contexts of several lengths. The column
+# `nll @N` is another number, the loss of all tokens between two positions, up to N.
+LAST_LOSS = "last_nll"
+# The metrics of comparisons that are about such a loss: in the longest context, and in a
+# shorter one.
+LAST_LOSS_METRICS = ("nll_last_window", "nll_short_context")
+
 # Prefixes of the names of columns with losses, where lower is better.
-LOSS_PREFIXES = ("nll", "text")
+LOSS_PREFIXES = ("nll", LAST_LOSS, "text")
 # Prefixes of the names of columns with shares, where higher is better.
 SHARE_PREFIXES = (
     "accuracy",
@@ -137,7 +144,7 @@ def find_leads(summary: pd.DataFrame, comparisons: pd.DataFrame) -> dict[str, Le
 
     The first column has the names of the rows. Every other column is named after a task
     and a number of tokens or a multiple of the trained length: `copy @4096`, `nll @8192`,
-    `text 4x`.
+    `last_nll @8192`, `text 4x`.
     """
     leads: dict[str, Lead] = {}
     if summary.empty or comparisons.empty or "metric" not in comparisons:
@@ -162,6 +169,15 @@ def is_compared(column: str, comparisons: pd.DataFrame) -> bool:
     return _find_question(column, comparisons) is not None
 
 
+def _list_metrics(task: str) -> tuple[str, ...]:
+    """Return the metrics of comparisons that may be about a column `task @N`."""
+    if task == "nll":
+        return ("nll_bucket",)
+    if task == LAST_LOSS:
+        return LAST_LOSS_METRICS
+    return (f"{task}_accuracy",)
+
+
 def _find_question(column: str, comparisons: pd.DataFrame) -> dict[str, Any] | None:
     """Return the question of a summary's column: the values that the comparisons about
     it have, by the name of their column. None if no comparison is about it.
@@ -169,14 +185,18 @@ def _find_question(column: str, comparisons: pd.DataFrame) -> dict[str, Any] | N
     # The name of a column ends with `@4096` (tokens) or `4x` (the trained length).
     task, _, length = column.partition(" ")
     if length.startswith("@") and length[1:].isdigit() and "at_tokens" in comparisons:
-        metric = "nll_bucket" if task == "nll" else f"{task}_accuracy"
         tokens = int(length[1:])
-        has_metric = comparisons["metric"] == metric
-        is_about_column = has_metric & (comparisons["at_tokens"] == tokens)
-        if not is_about_column.any():
-            return None
-        context = int(comparisons.loc[is_about_column, "context_tokens"].max())
-        return {"metric": metric, "at_tokens": tokens, "context_tokens": context}
+        for metric in _list_metrics(task):
+            has_metric = comparisons["metric"] == metric
+            is_about_column = has_metric & (comparisons["at_tokens"] == tokens)
+            if is_about_column.any():
+                context = int(comparisons.loc[is_about_column, "context_tokens"].max())
+                return {
+                    "metric": metric,
+                    "at_tokens": tokens,
+                    "context_tokens": context,
+                }
+        return None
 
     if length.endswith("x") and "times_trained_len" in comparisons:
         for metric in sorted(set(comparisons["metric"])):

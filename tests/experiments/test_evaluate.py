@@ -142,7 +142,7 @@ def test_somebody_who_watches_sees_the_table_fill(config, tmp_path):
     assert counts == sorted(counts)
     assert counts[0] < counts[-1] == len(methods)
     last = seen[-1].table.set_index("method")["loss in 256"]
-    final = run.summary().set_index("method")["nll @256"]
+    final = run.summary().set_index("method")["last_nll @256"]
     pd.testing.assert_series_equal(last[final.index], final, check_names=False)
     lab.run(Plan(load("evaluate"), config(tasks="text")))
     assert len(seen) == len(counts)
@@ -158,12 +158,14 @@ def test_a_length_that_was_not_read_has_no_column(tables):
     for name in ("last_window", "text_nll"):
         short[name] = tables[name].assign(train_len_tokens=512)
     columns = list_measured(results.summary(short))
-    assert [name for name in columns if name.startswith("nll")] == ["nll @256"]
+    assert [name for name in columns if name.startswith("last_nll")] == [
+        "last_nll @256"
+    ]
     assert "tax_and_gain" in draw(tables)
     assert "tax_and_gain" not in draw(short)
     columns = list_measured(results.summary(tables))
-    assert [name for name in columns if name.startswith("nll")] == [
-        "nll @64", "nll @256",
+    assert [name for name in columns if name.startswith("last_nll")] == [
+        "last_nll @64", "last_nll @256",
     ]  # fmt: skip
 
 

@@ -76,6 +76,24 @@ def test_bold_is_what_leads_at_one_place():
     assert "textbf" not in write_latex(summary)
 
 
+def test_losses_of_the_last_tokens_are_led_by_comparisons_of_these_tokens():
+    means = [1.0, 1.1, 2.0]
+    summary = pd.DataFrame(
+        {"method": NAMES, "last_nll @64": means, "last_nll @128": means}
+    )
+    buckets = compared(ab="~", ac="~", bc="~")
+    short = compared(ab="a", ac="a", bc="b").assign(metric="nll_short_context")
+    longest = compared(ab="~", ac="a", bc="b")
+    longest = longest.assign(metric="nll_last_window", at_tokens=128)
+    leads = find_leads(summary, pd.concat([buckets, short, longest]))
+    assert {name: found.names for name, found in leads.items()} == {
+        "last_nll @64": ("a",),
+        "last_nll @128": ("a", "b"),
+    }
+    # The losses of buckets of positions are another question.
+    assert find_leads(summary, buckets) == {}
+
+
 def test_rows_without_comparisons_have_no_leader():
     summary = pd.DataFrame({"method": NAMES, "nll @64": [1.0, 1.1, 2.0]})
     assert find_leads(summary, pd.DataFrame()) == {}

@@ -19,7 +19,7 @@ from ropelab.models.tasks.grid import choose_last_window
 from ropelab.models.tasks.rounded import describe_casts
 from ropelab.runs.comparisons import name_tied
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, label_rows
-from ropelab.runs.leading import UNIFORM_LOSS
+from ropelab.runs.leading import LAST_LOSS, UNIFORM_LOSS
 from ropelab.runs.sentences import write_with_interval
 from ropelab.runs.spelling import split_list, write_command
 from ropelab.runs.tables import Tables, select_longest_context
@@ -201,7 +201,7 @@ def summary(tables: Tables) -> pd.DataFrame:
             in_context = losses[losses["context_tokens"] == length]
             # Texts may be shorter than the trained length.
             if len(in_context):
-                name = f"nll @{length}"
+                name = f"{LAST_LOSS} @{length}"
                 columns.append(
                     task_tables.average_with_intervals(
                         in_context, task_tables.NLL, name
@@ -237,7 +237,7 @@ def explain_columns(tables: Tables) -> dict[str, str]:
         longest = int(losses["context_tokens"].max())
         trained_len = int(losses["train_len_tokens"].iloc[0])
         last_tokens = choose_last_window(min(trained_len, longest))
-        explained["nll @N"] = (
+        explained[f"{LAST_LOSS} @N"] = (
             f"loss of the same last {last_tokens} tokens of a text, in nats per byte, when"
             " the model reads them at the end of N tokens"
         )
