@@ -179,6 +179,9 @@ def _drop_factor(table: pd.DataFrame, factor: float) -> pd.DataFrame:
 
 
 def _has_typed_factor(run: Run) -> bool:
+    """Return True if the factor of a method, or that of all methods, was given."""
+    if getattr(run.config, "factor", None) is not None:
+        return True
     methods = getattr(run.config, "methods", ())
     return any("factor=" in method for method in methods)
 

@@ -169,6 +169,15 @@ def test_a_length_that_was_not_read_has_no_column(tables):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("grid_len", "longest"), [(64, 256), (150, 300), (8192, 9000)])
+def test_the_words_for_the_last_tokens_name_their_number(tables, grid_len, longest):
+    contexts = grid.list_context_lengths(grid_len, longest)
+    losses = pd.DataFrame({"context_tokens": contexts, "train_len_tokens": 512})
+    explained = results.explain_columns({**tables, "last_window": losses})
+    last_tokens = grid.choose_last_window(grid_len)
+    assert f"the same last {last_tokens} tokens" in explained["last_nll @N"]
+
+
 def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
     copies = tables["copy_accuracy"]
     assert set(copies["method"]) == {"unmodified"}

@@ -319,6 +319,20 @@ def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
         )
 
 
+def test_a_factor_that_was_given_stays_in_the_names_of_methods():
+    def run(test_len: int) -> SimpleNamespace:
+        table = pd.DataFrame({"method": ["unscaled", "yarn ×4"], "nll @1024": [2, 1]})
+        config = SimpleNamespace(train_len=1024, test_len=test_len, factor=4)
+        return SimpleNamespace(
+            config=config, summary=lambda: table, further=dict, answer=""
+        )
+
+    runs: Any = [run(length) for length in (2048, 4096)]
+    sweep: Any = SimpleNamespace(keys=("test_len",))
+    names = make_tables(sweep, runs, ["a", "b"])["sweep"]["method"]
+    assert set(names) == {"unscaled", "yarn ×4"}
+
+
 @pytest.mark.parametrize(("losses", "drawn"), [([5.4, 5.4], "kl"), ([5.4, 5.5], "nll")])
 def test_results_that_do_not_depend_on_the_field_leave_their_place_to_others(
     losses: list[float], drawn: str

@@ -234,9 +234,9 @@ def explain_columns(tables: Tables) -> dict[str, str]:
     explained = {}
     if "text_nll" in tables:
         losses = tables["last_window"]
-        longest = int(losses["context_tokens"].max())
-        trained_len = int(losses["train_len_tokens"].iloc[0])
-        last_tokens = choose_last_window(min(trained_len, longest))
+        # The shortest context is a quarter of the length from which all lengths follow. That
+        # length is less than the trained one if the tested context is.
+        last_tokens = choose_last_window(4 * int(losses["context_tokens"].min()))
         explained[f"{LAST_LOSS} @N"] = (
             f"loss of the same last {last_tokens} tokens of a text, in nats per byte, when"
             " the model reads them at the end of N tokens"
