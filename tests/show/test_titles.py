@@ -222,7 +222,7 @@ def test_a_cost_of_casts_says_where_it_holds_and_what_spreads_do_not_predict():
     (ax,) = figure.axes
     assert "score spread" in ax.get_ylabel()
     label = " ".join(ax.get_xlabel().split())
-    assert "at 2048 tokens; spreads of positions and angles grow" in label
+    assert "score spread at 2048 tokens; 1 is that of scores of random" in label
     assert "inv_freq: another rotation, whose cost its score spread does not" in label
 
 

@@ -5,9 +5,6 @@ A rounding is a number format for stages of the rotation, or a format of stored 
 cost is the text loss that it adds, or the share of a retrieval task that it loses.
 """
 
-import re
-import textwrap
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,11 +15,8 @@ from ropelab.runs.thresholds import LEAST_SCORE_ERROR
 from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, GREY, Look, pick_look, read_looks
 
-WORDS = FIGURES["rounded"]["words"]
-SPREAD_OF_KEYS = FIGURES["rounded"]["spread_of_keys"]
+NOT_PREDICTED = FIGURES["rounded"]["not_predicted"]
 LOOKS = read_looks(FIGURES["rounded"]["kinds"])
-# The most letters of a line below the axis.
-LETTERS_OF_LINE = 72
 # Costs up to this are drawn on a linear scale, and larger costs on a logarithmic scale.
 LINEAR_UP_TO = 1e-3
 # The verdict on a rounding whose cost is shown by comparisons.
@@ -140,10 +134,10 @@ def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
     lines = [
         label,
         f"{bars}; {scale}",
-        f"at {context} tokens; spreads of positions and angles grow with the context",
-        "a score spread of 1 is that of scores of random vectors",
-        *_explain_names(shown),
+        f"score spread at {context} tokens; 1 is that of scores of random vectors",
     ]
+    if shown["rounding"].str.contains("inv_freq").any():
+        lines.append(NOT_PREDICTED)
     ax.set(xlim=(low, high), xlabel="\n".join(lines))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.axvline(0, color=GREY, linestyle=shapes.DASHED, linewidth=1)
@@ -153,17 +147,6 @@ def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
     _set_title(figure, ax, shown, unit)
     shapes.put_legend_below(figure, [ax], 2)
     return figure
-
-
-def _explain_names(shown: pd.DataFrame) -> list[str]:
-    """Return lines that say what parts of the names of roundings mean, and what the
-    spread of stored keys is.
-    """
-    parts = set(re.findall(r"\w+", " ".join(shown["rounding"])))
-    explained = [f"{name}: {words}" for name, words in WORDS.items() if name in parts]
-    if (shown["rounds"] == "keys").any():
-        explained.insert(0, SPREAD_OF_KEYS)
-    return textwrap.wrap("; ".join(explained), LETTERS_OF_LINE)
 
 
 def _draw_dots(
