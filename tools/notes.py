@@ -14,7 +14,7 @@ import pandas as pd
 from ropelab.claims.answer import page
 from ropelab.claims.committed import COMMITTED_FILE, FINDINGS
 from ropelab.claims.ledger import CLAIMS, SOURCES, find_claim
-from ropelab.show.looks import FIGURES
+from ropelab.show.captions import CAPTIONS
 
 # Figures of the ledger that belong to a note.
 PICTURES = {
@@ -22,7 +22,6 @@ PICTURES = {
     "002": ("worked_example",),
     "003": ("sinusoid_code", "sinusoid_sum", "sinusoid_distance", "sinusoid_shift"),
 }
-CAPTIONS: dict[str, str] = FIGURES["claims"]["captions"]
 HEAD = """\
 The sentences of this text that can be decided, with what decides them: `ropelab claims --source
 {source}`, here from the committed results (`make docs` writes this page). `ropelab claims --id ID`
@@ -79,7 +78,7 @@ def _page(source: str, tables: dict[str, pd.DataFrame], figures: str) -> Iterato
     yield HEAD.format(source=source)
     for name in PICTURES.get(source, ()):
         yield f"![{name.replace('_', ' ')}]({figures}/{name}.png)\n"
-        yield f"*{CAPTIONS[name]}*\n"
+        yield f"*{CAPTIONS['claims'][name]}*\n"
     asked = asked[asked["source"] == source]
     if len(asked):
         yield "## What it asks\n"

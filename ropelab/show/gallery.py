@@ -16,9 +16,9 @@ from ropelab.runs.errors import InputError, say_once
 from ropelab.runs.files import read_regular
 from ropelab.runs.sentences import split_verdict
 from ropelab.runs.tables import DamagedError, write_markdown
+from ropelab.show.captions import find_caption
 from ropelab.show.drawn import write_for_user
 from ropelab.show.intervals import join_intervals
-from ropelab.show.looks import FIGURES
 from ropelab.show.page.document import render
 from ropelab.show.page.shown import Restate
 from ropelab.show.terminal import format_value
@@ -108,10 +108,7 @@ def _write_stem(path: str) -> str:
 
 
 def _write_caption(path: str, experiment: str) -> str:
-    """Return what to see in a figure of an experiment; empty if it has no caption."""
-    # Figures of two experiments may have one name.
-    captions: Mapping[str, str] = FIGURES.get(experiment, {}).get("captions", {})
-    return captions.get(Path(path).stem, "")
+    return find_caption(Path(path).stem, experiment)
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

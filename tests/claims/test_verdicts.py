@@ -21,9 +21,9 @@ from ropelab.runs.cell import Context, Stored, Values, hash_cell
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_table_beside
+from ropelab.show.captions import find_caption
 from ropelab.show.figures import claims as figures
 from ropelab.show.figures.style import use_style
-from ropelab.show.page.joins import find_caption
 from ropelab.show.terminal import show_table
 from tests.panels import check_panels
 from tests.texts import mentions
@@ -406,7 +406,7 @@ def test_each_table_that_explains_a_claim_has_its_function(tables):
     for name, draw in functions.items():
         assert figures.EXPLANATIONS[name] is draw
         assert name in tables
-        assert find_caption(name)
+        assert find_caption(name, "claims")
 
 
 def test_the_ledger_figure_names_every_claim_under_its_kind(tables):

@@ -373,10 +373,11 @@ def test_captions_are_of_figures_and_name_claims_and_their_numbers():
     from ropelab.claims.ledger import find_claim
     from ropelab.models.lm.corpus import ALPHABET
     from ropelab.models.tasks import geometry
+    from ropelab.show.captions import CAPTIONS
     from ropelab.show.looks import FIGURES
 
     words = FIGURES["claims"]
-    captions = words["captions"]
+    captions = CAPTIONS["claims"]
     assert set(captions) == set(draw("claims")) - {"ledger", "decay"}
     for caption in captions.values():
         id_ = re.match(r"Claim ([\w-]+): ", caption)

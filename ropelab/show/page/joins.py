@@ -243,7 +243,6 @@ def _read_hints() -> dict[str, list[View]]:
 HINTS = _read_hints()
 RECORDS = [DisagreeingRows(**row) for row in ROWS["records"]]
 HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
-CAPTIONS: Mapping[str, str] = ROWS["captions"]
 OPENS: Sequence[str] = ROWS["opens"]
 ORDER: Sequence[str] = ROWS["order"]
 QUOTED: Sequence[str] = ROWS["quoted"]
@@ -294,14 +293,6 @@ def is_quoted(run: ShownRun) -> bool:
     folder = run.folder.name
     config, _, _ = folder.rpartition("-")
     return folder in QUOTED or config in QUOTED
-
-
-def find_caption(figure: str) -> str:
-    """Return the caption of a figure; empty if it has none. Figures of searched and of
-    fine-tuned models have the same captions as the others.
-    """
-    name = figure.removesuffix("_searched").removesuffix("_finetuned")
-    return CAPTIONS.get(name, "")
 
 
 def find_disagreements(runs: Sequence[ShownRun]) -> dict[str, list[Disagreement]]:

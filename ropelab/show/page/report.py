@@ -13,6 +13,7 @@ from ropelab.runs.errors import say
 from ropelab.runs.pictures import read_png
 from ropelab.runs.stats import CONFIDENCE
 from ropelab.runs.student import student_quantile
+from ropelab.show.captions import find_caption
 from ropelab.show.drawn import draw_figures, encode_figures, find_draw
 from ropelab.show.figures.style import list_small_panels, show_alone, take_title
 from ropelab.show.looks import list_looks_for_script
@@ -91,6 +92,7 @@ def write_report(
         pictures=pictures,
         numbers=numbers,
         joins=joins,
+        find_caption=find_caption,
         shown=shown,
         newest=shown.write_day(newest),
         data={
