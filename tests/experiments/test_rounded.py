@@ -314,6 +314,23 @@ def test_the_title_names_a_threshold_only_where_there_is_one(costly, title):
     assert figure.get_suptitle() == title
 
 
+def test_roundings_between_the_free_and_the_costly_are_left_out_of_the_title() -> None:
+    about = ("unmodified", 1.0, "q8_0", "keys", "nll_last_window", 2048, 2048, 0.0)
+    verdicts = {0.005: "~", 0.027: "costs", 0.029: "~", 0.05: "costs", 0.3: "costs"}
+    rows = [
+        (*about, error, error, error / 2, 2 * error, 1, 20, verdict)
+        for error, verdict in verdicts.items()
+    ]
+    figure = cost_of_casts.draw(pd.DataFrame(rows, columns=COLUMNS))["cost_of_casts"]
+    assert figure.get_suptitle() == (
+        "At 2048 tokens no cost is shown up to a score spread of 0.005;\n"
+        "every rounding from 0.05 on costs"
+    )
+    (ax,) = figure.axes
+    edges = [line.get_ydata() for line in ax.lines if line.get_linewidth() == 1]
+    assert [2.5, 2.5] in [list(map(float, edge)) for edge in edges]
+
+
 def test_where_every_rounding_costs_something_no_threshold_is_named() -> None:
     about = ("unmodified", 1.0, "q8_0", "keys", "nll_last_window", 2048, 2048, 0.0)
     rows = [

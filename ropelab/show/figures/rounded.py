@@ -164,8 +164,8 @@ def _draw_dots(
 def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None:
     """Say which roundings cost something.
 
-    If all roundings with a score spread above some value have a cost, and all others have
-    none, a line is drawn between the two groups.
+    If all roundings with a score spread above some value have a cost, a line is drawn
+    below which each of them costs.
     """
     context = shown["context_tokens"].max()
     costly = shown[shown["verdict"] == COSTS]
@@ -177,18 +177,23 @@ def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None
         )
         return
 
+    # Between the roundings of which none is shown to cost and those of which each one is
+    # there may be others, where the cost of some is shown.
     least_costly = costly["score_error"].min()
-    largest_free = free["score_error"].max()
-    if free.empty or least_costly <= max(LEAST_SCORE_ERROR, largest_free):
+    all_free = free[free["score_error"] < least_costly]
+    all_costly = costly[costly["score_error"] > free["score_error"].max()]
+    is_unpredicted = least_costly <= LEAST_SCORE_ERROR
+    if is_unpredicted or all_free.empty or all_costly.empty:
         shapes.set_headline(figure, _write_title_of_costs(costly, len(shown), unit))
         return
 
     shapes.set_headline(
         figure,
         f"At {context} tokens no cost is shown up to a score spread of"
-        f" {largest_free:.2g};\nevery rounding from {least_costly:.2g} on costs",
+        f" {all_free['score_error'].max():.2g};\nevery rounding from"
+        f" {all_costly['score_error'].min():.2g} on costs",
     )
-    edge = len(free) - 0.5
+    edge = len(shown) - len(all_costly) - 0.5
     ax.axhline(edge, color=GREY, linewidth=1)
     style = {"xycoords": ("axes fraction", "data"), "color": shapes.NOTE_COLOR}
     shapes.write_note(ax, "below: each costs", (0.01, edge), (0, -10), **style)
