@@ -68,8 +68,9 @@ UNNOTICED = 0.006
 LOST = 0.003
 MEASURED = 8192
 LOST_FAR = 0.15
-# The change of scores, in the same unit, from which on all small models lost something.
-NOTICED = 0.025
+# The change of scores, in the same unit, from which on every rounding that was tried cost
+# small models something. Between, the cost of one of two roundings is shown.
+NOTICED = 0.05
 
 # A predicted change of scores below this, in the same unit, counts as 0, since the
 # computation of the prediction is itself rounded.

@@ -36,7 +36,7 @@ SAFE_COLOR = "#e3f2ec"
 OTHER_ANGLES_COLOR = "#d5d5d5"
 UNSAFE_COLOR = "#f8d3bd"
 # The colour of spreads at which nobody knows whether models lose something.
-UNTRIED_COLOR = "#ececec"
+BETWEEN_COLOR = "#ececec"
 # The formats of 16 bits. They are named together if the same stages are unsafe in both.
 FORMATS_OF_16_BITS = ("float16", "bfloat16")
 # The hatches of bars.
@@ -189,10 +189,10 @@ def _draw_spread_by_distance(tables: Tables) -> Figure:
         title=title,
     )
     ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE_COLOR, linewidth=0)
-    ax.axhspan(UNNOTICED, NOTICED, color=UNTRIED_COLOR, linewidth=0)
+    ax.axhspan(UNNOTICED, NOTICED, color=BETWEEN_COLOR, linewidth=0)
     shapes.mark_value(ax, NOTICED, "unsafe: small models lose something", up=4)
-    untried = "between: no small model was tried"
-    shapes.mark_value(ax, UNNOTICED, untried, up=4)
+    between = "between: of two roundings one costs something"
+    shapes.mark_value(ax, UNNOTICED, between, up=4)
     if is_by_stage:
         name_line_ends(ax)
     else:

@@ -56,26 +56,33 @@ class Comparison {
     this.choices.replaceChildren(controls, make("fieldset", { class: "picks" }, make("legend", {}, "Runs"), ...boxes));
   }
 
-  tables() {
-    return this.picked.map((run) => new Table(run.tables.find((table) => table.name === this.name)));
+  // The picked runs, each with its letter and its table.
+  sides() {
+    return this.picked.map((run) => ({
+      letter: letter(this.offered.indexOf(run)),
+      table: new Table(run.tables.find((table) => table.name === this.name)),
+    }));
   }
 
   drawLines() {
-    const tables = this.tables();
-    const view = tables[0].view;
-    const usable = tables.filter((table) => fits(table, view));
-    const lines = usable.flatMap((table, at) => linesOf(table, view).map((line) => ({ ...line, name: `${line.name} (${letter(this.offered.indexOf(this.picked[at]))})` })));
+    const sides = this.sides();
+    const { table, table: { view } } = sides[0];
+    const [drawn, left] = splitByView(sides, view);
+    if (left.length) {
+      const missing = `Without lines, since the table has other columns there: ${left.map((side) => side.letter).join(", ")}.`;
+      this.result.append(make("p", { class: "note" }, missing));
+    }
+    const lines = drawn.flatMap((side) => nameLines(side, view));
     const points = lines.flatMap((line) => line.points);
-    const log = { x: prefersLog(points.map((p) => p.x), tables[0].unit(view.x)), y: prefersLog(points.map((p) => p.y), tables[0].unit(view.y[0]), view.y[0]) };
+    const log = { x: prefersLog(points.map((p) => p.x), table.unit(view.x)), y: prefersLog(points.map((p) => p.y), table.unit(view.y[0]), view.y[0]) };
     log.close = !log.y && points.length > 0 && needsCloseUp(points.map((point) => point.y));
     lines.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
-    this.plot = new Plot(this.figure, lines, looksFor(lines.map((line) => line.name), this.known), plotText(tables[0], view), log);
+    this.plot = new Plot(this.figure, lines, looksFor(lines.map((line) => line.name), this.known), plotText(table, view), log);
   }
 
   drawDifferences() {
-    const [first, ...others] = this.tables();
-    const rows = others.flatMap((table, at) => differences(first, table, this.quantiles).map((row) => [letter(this.offered.indexOf(this.picked[at + 1])), ...row]));
-    const reference = letter(this.offered.indexOf(this.picked[0]));
+    const [{ letter: reference, table: first }, ...others] = this.sides();
+    const rows = others.flatMap((side) => differences(first, side.table, this.quantiles).map((row) => [side.letter, ...row]));
     const names = ["run", "line", first.heading(first.view.x), reference, "run's value", `minus ${reference}`, "low", "high", "n", "verdict"];
     this.result.append(make("h3", {}, `Differences from run ${reference}`));
     if (!rows.length) {
@@ -97,6 +104,16 @@ function column(name, values) {
   if (numeric) return { name, title: name, unit: null, kind: "measure", values };
   const words = [...new Set(values.filter((value) => value !== null).map(String))];
   return { name, title: name, unit: null, kind: "key", words, codes: values.map((value) => (value === null ? -1 : words.indexOf(String(value)))) };
+}
+
+// The sides whose tables have all columns of a view, and the others.
+function splitByView(sides, view) {
+  return [sides.filter((side) => fits(side.table, view)), sides.filter((side) => !fits(side.table, view))];
+}
+
+// The lines of a run, each with the letter of the run behind its name.
+function nameLines(side, view) {
+  return linesOf(side.table, view).map((line) => ({ ...line, name: `${line.name} (${side.letter})` }));
 }
 
 function fits(table, view) {
