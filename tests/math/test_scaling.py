@@ -148,6 +148,15 @@ def test_mrrope_multiplies_a_radix_per_pair_between_the_ends_of_yarn(uniform):
     assert plan.attention_factor == pytest.approx(1 + 0.1 * math.log(16))
 
 
+def test_a_ramp_of_mrrope_without_a_pair_inside_is_a_step():
+    geometry = Geometry(6, 10.0, 2)
+    method = parse_scaling("mrrope", factor=4)
+    low, high = method.ramp_range(geometry)
+    assert high - low == -1
+    divided = geometry.inv_freq / method.plan(geometry, 8).inv_freq
+    assert set(divided.tolist()) <= {1.0, 4.0}
+
+
 def test_radices_of_mrrope_grow_and_those_of_yarn_fall():
     """The difference between the two, according to the paper."""
     for name, sign in (("mrrope", 1), ("yarn_paper", -1), ("mrrope(uniform=true)", 0)):

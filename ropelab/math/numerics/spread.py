@@ -48,6 +48,9 @@ from ropelab.runs.stats import Interval, average_samples
 # The length of the longest text, in tokens, in which every distance and every place is
 # counted. In longer texts distances and places are drawn at random.
 LONGEST_COUNTED = 1 << 18
+# A variance below this share of the mean square of the slips is lost in the rounding of
+# float32 transforms.
+NOISE = 2 * float(np.finfo(np.float32).eps)
 
 # The number of distances that are drawn for the mean over distances.
 DISTANCES = 256
@@ -228,8 +231,8 @@ class SpreadMeter:
 
         The sum of each term over the places is a sum over a window, or a correlation
         with itself, which a Fourier transform gives for all distances at once. Slips
-        are small, so that no large numbers cancel, and float32 transforms are precise
-        enough.
+        are mostly small, so that no large numbers cancel, and float32 transforms are
+        precise enough. Where large slips cancel, what float32 cannot tell from 0 is 0.
         """
         if self._variances is not None:
             return self._variances
@@ -241,6 +244,7 @@ class SpreadMeter:
 
         # The sums of |u|^2 over places, and |mean of u|^2, both added up over the pairs.
         sums = np.zeros(self.farthest)
+        sums_of_squares = np.zeros(self.farthest)
         squared_means = np.zeros(self.farthest)
         # The power spectra of the excesses. They are added up over the pairs and
         # transformed back once, into the sums of x x'.
@@ -252,7 +256,9 @@ class SpreadMeter:
                 continue
 
             correlation = _correlate(slip, size, self.farthest)
-            sums += _sum_windows(squares, self.farthest) - 2 * correlation.real
+            sums_of_pair = _sum_windows(squares, self.farthest)
+            sums_of_squares += sums_of_pair
+            sums += sums_of_pair - 2 * correlation.real
             # Only rounded tables have values z of another length than 1.
             if self.chain.plan.table.precision < FLOAT64_BITS:
                 excess = 2 * slip.real + squares
@@ -264,6 +270,7 @@ class SpreadMeter:
         if excess_power.any():
             sums += fft.irfft(excess_power, size)[1 : self.farthest + 1]
         total = sums / counts - squared_means
+        total[total < NOISE * sums_of_squares / counts] = 0
         self._variances = np.maximum(total / self.chain.spectrum.pairs, 0.0)
         return self._variances
 

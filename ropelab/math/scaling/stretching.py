@@ -335,7 +335,9 @@ class MrRope(_RuntimeRamp, Stretching):
             low, high = self.ramp_range(geometry)
             # The ramp is m / n in pair m, and becomes m (m + 1) / (n (n + 1)).
             n = high - low
-            power = power * (n * power + 1) / (n + 1)
+            # If the ramp ends one pair before it begins, no pair lies inside it.
+            if n != -1:
+                power = power * (n * power + 1) / (n + 1)
         inv_freq = geometry.inv_freq / stretch**power
         return RopePlan(inv_freq, magnitude(stretch), stretch)
 

@@ -50,6 +50,18 @@ def test_every_distance_has_the_variance_of_the_definition(cast):
     assert overall.low == overall.high == overall.value
 
 
+def test_places_that_are_shifted_alike_have_no_spread():
+    spectrum = Spectrum(inverse_frequencies(2, 1e9), 1e9, 2)
+    chain = Chain(parse_cast("position=float16"), spectrum)
+    found = SpreadMeter(chain, 5000, 1500, seed=0)
+    # Float16 stores every fourth or eighth position here, so distances of whole steps stay.
+    for distance in (8, 16, 32, 512):
+        assert directly(chain, 5000, 1500, distance) < 1e-12
+        assert found.measure_at_distance(distance).value == 0
+    between = found.measure_at_distance(5).value
+    assert between == pytest.approx(directly(chain, 5000, 1500, 5), rel=1e-4)
+
+
 # 131,072 positions at base 1e6, rounded to bfloat16; distances 1 to 49,152.
 PUBLISHED = {
     "angle": (0.08, 0.29, 0.48, 0.60, 0.55, 0.57, 0.60),
