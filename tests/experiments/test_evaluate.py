@@ -190,6 +190,9 @@ def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
     )
     assert less in results.answer(tables)
     assert not any(name.startswith("copy") for name in draw(tables))
+    # A context below the trained length is asked for copies in a half of it.
+    asked = {**tables, "copy_accuracy": copies.assign(context_tokens=32)}
+    assert less.replace("64", "32") in results.answer(asked)
 
 
 def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(

@@ -134,7 +134,8 @@ def _describe_advice(
             f" which has {UNIFORM_LOSS:.2f} nats per byte"
         )
     if row["status"] == UNDECIDABLE:
-        tested_len = min(model["train_len_tokens"], row["at_tokens"])
+        # Nothing else was asked of a model that fails in this context.
+        tested_len = tables[f"{row['task']}_accuracy"]["context_tokens"].max()
         return (
             f"unmodified it {does} in fewer than half of the cases inside {tested_len}"
             " tokens, so nothing is decided beyond"
