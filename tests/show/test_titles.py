@@ -183,7 +183,9 @@ def precision():
 
 def test_spreads_at_which_models_do_not_agree_are_neither_safe_nor_unsafe(precision):
     (ax,) = precision["score_spread"].axes
-    assert "between: of two roundings one costs something" in list_names(precision["score_spread"])
+    assert "between: of two roundings one costs something" in list_names(
+        precision["score_spread"]
+    )
     # What the picture is about, what a point and a line are, and what has no line.
     label = ax.get_xlabel()
     assert "a point: mean from there to the next" in label
