@@ -106,7 +106,7 @@ def test_every_measured_column_of_a_short_table_has_intervals_and_fits(
         ("extrapolate/extrapolate-window", "50 documents and 6 contexts"),
         (
             "extrapolate/extrapolate-casts",
-            "5 models, of costs also over 20 documents and 6 contexts",
+            "5 models, of costs also over 20 documents and 12 contexts",
         ),
         ("encodings/encodings", "5 models, 50 documents and 24 contexts"),
         ("spectrum/spectrum", "5 models, 50 documents and 48 contexts"),

@@ -18,7 +18,14 @@ from ropelab.models.tasks.tables import NLL
 from ropelab.runs.cell import Context, hash_cell
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
-from ropelab.runs.thresholds import LOST, LOST_FAR, NOTICED, UNNOTICED
+from ropelab.runs.thresholds import (
+    LOST,
+    LOST_BY_FREQUENCIES,
+    LOST_FAR,
+    MEASURED,
+    NOTICED,
+    UNNOTICED,
+)
 from ropelab.show.figures import rounded as cost_of_casts
 from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import reader_of_bytes
@@ -265,9 +272,11 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
         free = casts[
             (casts["metric"] == "nll_last_window") & (casts["score_error"] <= UNNOTICED)
         ]
-        near = free["context_tokens"] <= 8192
-        assert free["cost"][near].max() <= LOST or not near.any()
-        far.append(free[~near])
+        near = free[free["context_tokens"] <= MEASURED]
+        by_frequencies = near["rounding"].str.contains("inv_freq")
+        assert (near["cost"][by_frequencies] <= LOST_BY_FREQUENCIES).all()
+        assert (near["cost"][~by_frequencies] <= LOST).all()
+        far.append(free[free["context_tokens"] > MEASURED])
     (beyond,) = pd.concat(far).round(2).to_dict("records")
     assert (beyond["rounding"], beyond["method"]) == ("inv_freq=bfloat16", "yarn")
     assert (beyond["context_tokens"], beyond["cost"]) == (32768, LOST_FAR)

@@ -28,7 +28,15 @@ from ropelab.math.numerics.casts import parse_cast
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.runs.sentences import join_names, join_sentences
 from ropelab.runs.tables import Tables
-from ropelab.runs.thresholds import EXACT, LOST, LOST_FAR, MEASURED, NOTICED, UNNOTICED
+from ropelab.runs.thresholds import (
+    EXACT,
+    LOST,
+    LOST_BY_FREQUENCIES,
+    LOST_FAR,
+    MEASURED,
+    NOTICED,
+    UNNOTICED,
+)
 
 FLOAT32_BITS = FORMATS["float32"].precision
 
@@ -227,7 +235,8 @@ def _describe_unnoticed(plans: pd.DataFrame) -> str:
     formats = [parse_cast(plan).inv_freq for plan in plans["plan"]]
     if any(fmt.precision < FLOAT32_BITS for fmt in formats):
         text += (
-            f" ({LOST_FAR:g} with rounded inverse frequencies, by YaRN in 32768 tokens)"
+            f" (with rounded inverse frequencies {LOST_BY_FREQUENCIES:g}, and {LOST_FAR:g}"
+            " by YaRN in 32768 tokens)"
         )
     return text
 
