@@ -228,8 +228,8 @@ def _describe_unnoticed(plans: pd.DataFrame) -> str:
     if largest > EXACT:
         text += f" up to {largest:.1g} of their deviation"
     text += (
-        f", and no measured model lost more than {LOST:g} nats per byte in up to"
-        f" {MEASURED} tokens"
+        f", and the models that were measured lost at most {LOST:g} nats per byte on"
+        f" average in up to {MEASURED} tokens"
     )
 
     formats = [parse_cast(plan).inv_freq for plan in plans["plan"]]
