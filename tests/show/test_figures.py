@@ -421,7 +421,7 @@ def test_a_headline_names_the_stages_whose_errors_grow(stages):
 
 
 def test_a_headline_says_that_shifts_hide_a_frequency_only_where_they_do(stages):
-    finding = "Shifting query and key finds roundings, but not a rounded inv_freq"
+    finding = "A shift of query and key finds roundings, but not that of inv_freq"
     assert headline("precision", stages, "score_drift") == finding
     shown = {**stages, "drift": stages["drift"].assign(rms_score_change=0.1)}
     assert headline("precision", shown, "score_drift") != finding

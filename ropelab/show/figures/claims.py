@@ -279,8 +279,8 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     share_with_one = _write_percent(shares["one", "cos and sin", "bfloat16"])
     share_with_many = _write_percent(shares["many", "cos and sin", "bfloat16"])
     ax.set_title(
-        f"In bfloat16 {share_with_one} of neighbours have the same cos and sin\n"
-        f"of one slow frequency, and {share_with_many} those of {pairs['many']} frequencies"
+        f"In bfloat16 {share_with_one} of neighbours are stored alike with one slow\n"
+        f"frequency, and {share_with_many} with {pairs['many']} frequencies"
     )
     ax.legend(loc="center right")
     return figure

@@ -125,8 +125,6 @@ def _write_title_of_quality(
     where = f"At {longest}x the trained length"
     best = str(costs.index[0])
     name = str(costs["label"].iloc[0])
-    if len(name) > LONGEST_NAME:
-        name = "the first row"
     at_longest = quality[quality["times_trained_len"] == longest]
     values = at_longest.set_index("encoding")["value"]
     if rows.empty or np.isnan(values[best]):
@@ -137,11 +135,13 @@ def _write_title_of_quality(
     if best not in _list_better(comparisons, metric):
         reason = _explain_ties(rows, "bars")
         return f"{where} none is shown better than {name_of_baseline}{reason}"
+    # A long name begins the second line.
+    gap = "\n" if len(name) > LONGEST_NAME else " "
     if metric == TEXT:
         losses = f"{values[best]:.1f}, {name_of_baseline} {values[baseline]:.1f}"
-        return f"{where} {name} has a loss of {losses}"
+        return f"{where}{gap}{name} has a loss of {losses}"
     shares = f"{values[best]:.0%}, {name_of_baseline} {values[baseline]:.0%}"
-    return f"{where} {name} copies {shares}"
+    return f"{where}{gap}{name} copies {shares}"
 
 
 def _select_longest(comparisons: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -592,11 +592,13 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
     labels = cost.set_index("encoding")["label"]
     shapes.name_rows(ax, [str(labels.get(name, name)) for name in rows])
     unit = "text loss (nats per byte)" if is_loss else "tokens copied correctly (share)"
-    ax.set_xlabel(f"{unit}\n{shapes.write_intervals(int(quality['seeds'].max()))}")
+    bars = shapes.write_intervals(int(quality["seeds"].max()))
+    kinds = "designs: trained so; methods: RoPE, changed when it is tested"
+    ax.set_xlabel(f"{unit}\n{bars}; {kinds}")
     if not is_loss:
         ax.set_xlim(-0.03, 1.03)
     best = (designs[0], methods[0])
-    title = _write_title_against(compared, means, metric, lengths[-1], best)
+    title = _write_title_against(compared, means, metric, lengths[-1], best, labels)
     # The names of designs take much width, and leave a narrow panel. A title of the panel
     # would be broken into several lines.
     shapes.set_headline(figure, title)
@@ -610,9 +612,11 @@ def _write_title_against(
     metric: str,
     times: int,
     best: tuple[str, str],
+    labels: pd.Series,
 ) -> str:
-    """Compare the best design with the best method at a multiple of the trained
-    length.
+    """Compare the best design with the best method at a multiple of the trained length.
+
+    ``labels`` has the names of the rows.
     """
     design, method = best
     row = compared[
@@ -625,7 +629,10 @@ def _write_title_against(
     verdict = row["verdict"].iloc[0] if len(row) else None
     if verdict not in best:
         measure = "loss" if metric == TEXT else "copying"
-        return f"At {times}x the best design and method are not shown to differ in {measure}"
+        return (
+            f"At {times}x the best design and method are not shown to differ in {measure}"
+            f"\n({labels.get(design, design)}; {labels.get(method, method)})"
+        )
 
     where = f"At {times}x the trained length"
     if metric == TEXT:

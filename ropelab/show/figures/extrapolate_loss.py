@@ -89,7 +89,7 @@ def _write_position_title(last: pd.DataFrame, arm: str) -> str:
         return f"{where} every method has a higher loss {than_window}"
     intervals = f"{len(last) - worse_count} of {len(last)} bands reach 0"
     return (
-        f"{where} no method reads better than a sliding window\n"
+        f"{where} no method is shown to read better than a sliding window\n"
         f"({intervals}; {ARMS[arm]})"
     )
 
@@ -242,10 +242,10 @@ def _write_tax_title(
         return f"No method is shown best at {inside} or at {beyond}: their bars overlap"
     if not best_beyond:
         return f"{best_inside} costs least at {inside}; at {beyond} bars overlap"
-    title = f"At {beyond} {best_beyond} loses least"
+    title = f"At {beyond} {best_beyond} reads best of the methods"
     losses_beyond = losses[longest]
     if losses_beyond[best_beyond] > losses_beyond.get(WINDOW, math.inf):
-        title += f", but more than {WINDOW}"
+        title += ", a sliding window better"
     if best_inside:
         title += f"\n(at {inside} {best_inside} costs least)"
     return title

@@ -167,7 +167,10 @@ def draw_by_distance(
 
     lines_below = [f"how far back the {sought} stood (tokens; 1k: 1024)", bands]
     if WINDOW in methods and _are_asked_at_end(distances, trained):
-        lines_below.append("asked for at the end, where sliding_window is nearly full")
+        lines_below.append(
+            "asked for at the end, where sliding_window holds nearly"
+            f" {format_tokens(trained)} tokens"
+        )
     lines = Lines(
         methods,
         x="distance_tokens",

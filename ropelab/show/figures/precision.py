@@ -127,14 +127,18 @@ def _draw_resolution(neighbours: pd.DataFrame) -> Figure:
 
 
 def _write_title_of_resolution(rows: pd.DataFrame) -> str:
-    worst = rows.groupby(["scheme", "component"])["equal_neighbours"].max()
+    keys = ["scheme", "component", "format"]
+    shares = rows.groupby(keys)["equal_neighbours"].max()
+    worst = shares.groupby(["scheme", "component"]).max()
     # A run may lack one of the two codes.
     one_frequency = worst.get(("single", "pair"), math.nan)
     many_frequencies = worst.get(("rope", "vector"), math.nan)
     if one_frequency > 0 and many_frequencies == 0:
         share = _write_percent(one_frequency)
+        coarsest = shares["single", "pair"].idxmax()
         return (
-            f"One slow frequency stores {share} of neighbours alike, RoPE's pairs none"
+            f"In {coarsest} one slow frequency stores {share} of neighbours alike,"
+            "\nRoPE's pairs none"
         )
     return "Neighbouring positions that look equal when they are stored"
 
@@ -610,7 +614,7 @@ def _write_title_of_drift(largest_changes: pd.Series) -> str:
     change_of_inv_freq = largest_changes.get("inv_freq=bfloat16", math.inf)
     most_change = largest_changes.median() > LEAST_CHANGE
     if change_of_inv_freq < LEAST_CHANGE and most_change:
-        return "Shifting query and key finds roundings, but not a rounded inv_freq"
+        return "A shift of query and key finds roundings, but not that of inv_freq"
     unsafe_count = int((largest_changes >= NOTICED).sum())
     count = f"{unsafe_count} of {len(largest_changes)} casts"
-    return f"Shifting query and key changes scores noticeably under {count}"
+    return f"A shift of query and key changes scores noticeably under {count}"

@@ -367,19 +367,28 @@ def _write_title(
         return f"Recall at {distance} tokens back by the number of frequencies"
     many, single = (row for _, row in compared.iterrows())
     spacing = _name_many(str(many.name), int(many["frequencies"]))
-    shares = f"{many['value']:.0%}, a single one {single['value']:.0%}"
-    elsewhere = []
+    shares = f"{many['value']:.0%}, the best single one {single['value']:.0%}"
+    more, fewer, overlapping = [], [], []
     for other in distances:
         if other == distance:
             continue
         rows = _select_distance(inside, other)
-        values = rows["value"].to_dict()
-        pair = f"{values[many.name]:.0%} and {values[single.name]:.0%}"
         lower_ends = rows.loc[[many.name, single.name], "ci_low"]
         upper_ends = rows.loc[[many.name, single.name], "ci_high"]
         if lower_ends.max() <= upper_ends.min():
-            pair = f"{pair}, bars overlap"
-        elsewhere.append(f"at {other} back {pair}")
+            overlapping.append(str(other))
+        elif rows["value"][many.name] > rows["value"][single.name]:
+            more.append(str(other))
+        else:
+            fewer.append(str(other))
+
+    elsewhere = []
+    if more:
+        elsewhere.append(f"more at {join_names(more)} back, too")
+    if fewer:
+        elsewhere.append(f"fewer at {join_names(fewer)} back")
+    if overlapping:
+        elsewhere.append(f"at {join_names(overlapping)} back bars overlap")
     first_line = f"At {distance} back {spacing} recall {shares}"
     if not elsewhere:
         return f"{first_line} ({shapes.COUNTED})"
