@@ -5,7 +5,7 @@ arrays that an engine wrote. `check` finds out which, and hands it on.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from os import PathLike
@@ -23,10 +23,10 @@ from ropelab.conformance.expected import (
     choose_positions,
     expect_file,
 )
-from ropelab.conformance.observation import Observed, Positions
+from ropelab.conformance.observation import Answer, Observed, Positions
 from ropelab.conformance.parts import combine
 from ropelab.conformance.rotary_classes import ask_module, build_rotary, has_layer_types
-from ropelab.conformance.user_code import ask_in_process
+from ropelab.conformance.user_code import ask_in_one_process, ask_in_process
 from ropelab.conformance.vectors import ABOUT
 from ropelab.readers.axes import VISION
 from ropelab.readers.extra_rotations import EXTRA_ROTATIONS
@@ -80,10 +80,15 @@ def check(
         with use_library_defaults():
             return check_folder(path, layers, expected, dtype, tolerance, layer_type)
 
-    def ask(spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
+    def ask(spec: RopeSpec, positions: Positions) -> Answer:
         return ask_in_process(target, spec, positions)
 
-    return judge_code(ask, expected, tolerance)
+    def ask_in_turn(
+        spec: RopeSpec, positions_of_calls: Sequence[Positions]
+    ) -> list[Answer | Exception]:
+        return ask_in_one_process(target, spec, positions_of_calls)
+
+    return judge_code(ask, expected, tolerance, ask_in_turn)
 
 
 def check_tolerance(tolerance: float) -> None:

@@ -12,7 +12,14 @@ import numpy as np
 from ropelab.conformance.check_axes import check_axes, check_images
 from ropelab.conformance.diagnosis import Check, diagnose, judge
 from ropelab.conformance.expected import Expected, choose_positions
-from ropelab.conformance.observation import Ask, Observed
+from ropelab.conformance.observation import (
+    Answer,
+    Ask,
+    AskInTurn,
+    Observed,
+    Positions,
+    make_in_turn,
+)
 from ropelab.conformance.parts import combine
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled
 
@@ -21,13 +28,20 @@ from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled
 Part = tuple[str, Observed, Expected]
 
 
-def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
+def judge_code(
+    ask: Ask,
+    expected: Expected,
+    tolerance: float,
+    ask_in_turn: AskInTurn | None = None,
+) -> Check:
     """Judge a code at the length that is expected, and then at other lengths.
 
     Args:
         ask: returns what the code computes at some positions.
         expected: what it should compute.
         tolerance: radians by which an angle may be off beyond what float32 loses.
+        ask_in_turn: asks one object at several lengths, since what it has seen at one may
+            change what it computes at the next. None: `ask` always asks the same object.
     """
     if expected.is_of_images:
         return check_images(ask, expected)
@@ -41,7 +55,8 @@ def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
         result = check_axes(result, ask, expected)
     if result.wrong or isinstance(expected.spec.scaling, Unscaled):
         return result
-    return judge_other_lengths(result, ask, expected, tolerance)
+    ask_in_turn = ask_in_turn or make_in_turn(ask)
+    return judge_other_lengths(result, ask_in_turn, expected, tolerance)
 
 
 def judge_parts(parts: Iterable[Part], tolerance: float) -> Check:
@@ -54,7 +69,7 @@ def judge_parts(parts: Iterable[Part], tolerance: float) -> Check:
 
 def judge_other_lengths(
     result: Check,
-    ask: Ask,
+    ask_in_turn: AskInTurn,
     expected: Expected,
     tolerance: float,
 ) -> Check:
@@ -70,8 +85,10 @@ def judge_other_lengths(
     if isinstance(expected.spec.scaling, DynamicNtk) and len(lengths) > 1:
         # A code may keep the base of the longest context so far.
         lengths.append(lengths[0])
-    for number, length in enumerate(lengths):
-        parts = ask_at_length(length, ask, expected)
+    positions_of_lengths = [choose_positions_at(length, expected) for length in lengths]
+    answers = ask_in_turn(expected.spec, positions_of_lengths)
+    for number, (length, answer) in enumerate(zip(lengths, answers, strict=True)):
+        parts = list_parts(answer, expected)
         is_told = False
         for _, observed, _ in parts:
             if judge(observed, expected, tolerance).wrong:
@@ -83,13 +100,13 @@ def judge_other_lengths(
         if parts:
             result_here = judge_parts(parts, tolerance)
         if result_here.wrong and (has_changed or is_told):
-            answer = f"{result_here.answer} ({length} tokens)"
+            said = f"{result_here.answer} ({length} tokens)"
             if length in lengths[:number]:
-                answer = (
+                said = (
                     f"{length} tokens after {lengths[number - 1]} have other frequencies"
                     f" than before: {result_here.answer}"
                 )
-            return replace(result_here, answer=answer)
+            return replace(result_here, answer=said)
         if scales_by_length and (result_here.wrong or not parts):
             remark = f"; no other frequencies were seen at {length} tokens"
     return replace(result, answer=result.answer + remark)
@@ -112,25 +129,28 @@ def list_lengths(expected: Expected) -> list[int]:
     return sorted(lengths - {expected.length} - too_short)
 
 
-def ask_at_length(length: int, ask: Ask, expected: Expected) -> list[Part]:
-    """Return what a code computes in a context of this length, and what it should.
-
-    The list is empty if the code raises an error or does not rotate.
-    """
+def choose_positions_at(length: int, expected: Expected) -> Positions:
+    """Return the positions at which a code is asked in a context of this length."""
     positions = choose_positions(expected)
     last = length - 1
     inside = positions[positions < last - 1]
     # Code that chooses frequencies by each token's own position shows this mistake at a
     # position between these two.
     between = (int(inside.max()) + last) // 2
-    try:
-        answers = ask(expected.spec, np.append(inside, [between, last]))
+    return np.append(inside, [between, last])
+
+
+def list_parts(answer: Answer | Exception, expected: Expected) -> list[Part]:
+    """Return what a code computes in a context, and what it should.
+
+    The list is empty if the code raised an error or does not rotate.
+    """
     # The table of the code may end before the last position.
-    except Exception:
+    if isinstance(answer, Exception):
         return []
 
     parts: list[Part] = []
-    for part, observed in answers.items():
+    for part, observed in answer.items():
         if observed.fault:
             return []
         # The last position told the code how many tokens there are. It is left out.

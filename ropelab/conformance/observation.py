@@ -6,7 +6,7 @@ position. The results of a code are therefore known from the cos and sin of ever
 at some positions, once it is known which two features form a pair.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,7 +80,28 @@ class Observed:
 
 # Returns what a code computes for a rotation at some positions. A code that returns
 # several parts, such as queries and keys, has an entry for each; a single part is "".
-Ask = Callable[[RopeSpec, Positions], dict[str, Observed]]
+Answer = dict[str, Observed]
+Ask = Callable[[RopeSpec, Positions], Answer]
+# Asks the same object at several positions, one after the other, and returns what it
+# computes at each of them, or the error that it raised there.
+AskInTurn = Callable[[RopeSpec, Sequence[Positions]], "list[Answer | Exception]"]
+
+
+def make_in_turn(ask: Ask) -> AskInTurn:
+    """Return a function that asks an object of this process at several positions."""
+
+    def ask_in_turn(
+        spec: RopeSpec, positions_of_calls: Sequence[Positions]
+    ) -> list[Answer | Exception]:
+        answers: list[Answer | Exception] = []
+        for positions in positions_of_calls:
+            try:
+                answers.append(ask(spec, positions))
+            except Exception as error:
+                answers.append(error)
+        return answers
+
+    return ask_in_turn
 
 
 def are_bounded(array: np.ndarray) -> bool:

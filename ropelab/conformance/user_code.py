@@ -12,6 +12,8 @@ import pickle
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from ropelab.conformance import (
     ways,
 )
 from ropelab.conformance.calls import ask_function
-from ropelab.conformance.observation import Observed, Positions
+from ropelab.conformance.observation import Answer, Positions
 from ropelab.conformance.parameters import list_parameters, list_required
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import (
@@ -51,12 +53,24 @@ answer_job(*pickle.load(sys.stdin.buffer))
 """
 
 
-def ask_in_process(
-    target: str, spec: RopeSpec, positions: Positions
-) -> dict[str, Observed]:
+def ask_in_process(target: str, spec: RopeSpec, positions: Positions) -> Answer:
     """Ask `package.module:factory` what it computes; return what is seen of each part.
 
-    InputError: the process ends without an answer.
+    InputError: the code raises an error, or the process ends without an answer.
+    """
+    (answer,) = ask_in_one_process(target, spec, [positions])
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def ask_in_one_process(
+    target: str, spec: RopeSpec, positions_of_calls: Sequence[Positions]
+) -> list[Answer | Exception]:
+    """Ask what `package.module:factory` makes at several positions, one after the other.
+
+    Returns what is seen of each part at each call, or the error that the call raised.
+    InputError: the factory raises an error, or the process ends without an answer.
     """
     module, colon, factory = target.partition(":")
     if not colon:
@@ -65,17 +79,17 @@ def ask_in_process(
         )
     with TemporaryFolder() as folder:
         answer_file = Path(folder, "answers")
-        job = (str(answer_file), module, factory, spec, positions)
+        job = (str(answer_file), module, factory, spec, list(positions_of_calls))
         problem = run_child(Path(folder, "printed"), job)
         try:
-            answer = pickle.loads(answer_file.read_bytes())
+            answers = pickle.loads(answer_file.read_bytes())
         # The file is not there, or the process ended while it was written.
         except Exception:
             raise InputError(f"{target} {problem}") from None
 
-    if isinstance(answer, RopelabError):
-        raise answer
-    return answer
+    if isinstance(answers, RopelabError):
+        raise answers
+    return list(answers)
 
 
 def run_child(printed: Path, job: tuple[Any, ...]) -> str:
@@ -117,7 +131,7 @@ def answer_job(answer_file: str, *job: Any) -> None:
 
     try:
         try:
-            answer = ask_factory(*job)
+            answer = ask_factory_in_turn(*job)
         except RopelabError as error:
             answer = error
 
@@ -137,17 +151,45 @@ def ask_factory(
     factory: str,
     spec: RopeSpec,
     positions: Positions,
-) -> dict[str, Observed]:
-    """Ask the function that the user's factory returns.
+) -> Answer:
+    """Ask the function that the user's factory returns."""
+    (answer,) = ask_factory_in_turn(module, factory, spec, [positions])
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def ask_factory_in_turn(
+    module: str,
+    factory: str,
+    spec: RopeSpec,
+    positions_of_calls: Sequence[Positions],
+) -> list[Answer | Exception]:
+    """Ask the function that the user's factory returns at several positions.
 
     A factory that needs arguments is taken for the function itself.
     """
     name = f"{module}:{factory}"
-    try:
+    with naming_errors(name):
         made = load_factory(module, factory)
         if not inspect.isfunction(made) or not list_required(list_parameters(made)):
             made = made()
-        return ask_function(made, name, spec, positions)
+
+    answers: list[Answer | Exception] = []
+    for positions in positions_of_calls:
+        try:
+            with naming_errors(name):
+                answers.append(ask_function(made, name, spec, positions))
+        except RopelabError as error:
+            answers.append(error)
+    return answers
+
+
+@contextmanager
+def naming_errors(name: str) -> Iterator[None]:
+    """Raise errors of the user's code as an InputError that names the code."""
+    try:
+        yield
     except RopelabError:
         raise
     except BaseException as error:

@@ -339,3 +339,46 @@ def test_what_code_prints_does_not_get_between_the_answer(here, call):
     assert status == 3
     assert json.loads(out)["wrong"] is True
     assert "on stdout" in err
+
+
+DYNAMIC = {
+    **LLAMA,
+    "max_position_embeddings": 4096,
+    "rope_theta": 10000.0,
+    "rope_scaling": {"rope_type": "dynamic", "factor": 4.0},
+}
+GROWING = """
+import numpy as np
+
+def make(goes_back):
+    longest = 4096
+
+    def tables(positions):
+        nonlocal longest
+        length = int(np.max(positions)) + 1
+        longest = length if goes_back else max(longest, length)
+        base = 10000.0
+        if longest > 4096:
+            base *= (4 * longest / 4096 - 3) ** (64 / 62)
+        angles = np.asarray(positions).reshape(-1, 1) * base ** (-np.arange(32) / 32)
+        return np.cos(angles), np.sin(angles)
+
+    return tables
+
+def right():
+    return make(True)
+
+def never_back():
+    return make(False)
+"""
+
+
+def test_code_that_keeps_the_base_of_the_longest_context_is_asked_again(here):
+    (here / "config.json").write_text(json.dumps(DYNAMIC))
+    (here / "growing.py").write_text(GROWING)
+    assert not check("growing:right", config="config.json").wrong
+    done = check("growing:never_back", config="config.json")
+    assert done.wrong
+    assert mentions(
+        done.answer, "1025 tokens after 5325", "base 22570 instead of 10000"
+    )

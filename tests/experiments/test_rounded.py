@@ -336,8 +336,9 @@ def test_roundings_between_the_free_and_the_costly_are_left_out_of_the_title() -
         "every rounding from 0.05 on costs"
     )
     (ax,) = figure.axes
-    edges = [line.get_ydata() for line in ax.lines if line.get_linewidth() == 1]
-    assert [2.5, 2.5] in [list(map(float, edge)) for edge in edges]
+    edges = [line for line in ax.lines if line.get_linewidth() == 1]
+    heights = [np.asarray(edge.get_ydata(), dtype=float).tolist() for edge in edges]
+    assert [2.5, 2.5] in heights
 
 
 def test_where_every_rounding_costs_something_no_threshold_is_named() -> None:

@@ -24,6 +24,7 @@ from ropelab.math.scaling import (
     name_roles,
     ntk_base,
 )
+from ropelab.math.scaling.stretching import MrRope
 from ropelab.runs.errors import InputError
 
 LLAMA2 = Geometry(128, 10000.0, 4096)
@@ -151,6 +152,7 @@ def test_mrrope_multiplies_a_radix_per_pair_between_the_ends_of_yarn(uniform):
 def test_a_ramp_of_mrrope_without_a_pair_inside_is_a_step():
     geometry = Geometry(6, 10.0, 2)
     method = parse_scaling("mrrope", factor=4)
+    assert isinstance(method, MrRope)
     low, high = method.ramp_range(geometry)
     assert high - low == -1
     divided = geometry.inv_freq / method.plan(geometry, 8).inv_freq

@@ -373,11 +373,12 @@ def _write_title(
         if other == distance:
             continue
         rows = _select_distance(inside, other)
+        values = rows["value"].to_dict()
         lower_ends = rows.loc[[many.name, single.name], "ci_low"]
         upper_ends = rows.loc[[many.name, single.name], "ci_high"]
         if lower_ends.max() <= upper_ends.min():
             overlapping.append(str(other))
-        elif rows["value"][many.name] > rows["value"][single.name]:
+        elif values[many.name] > values[single.name]:
             more.append(str(other))
         else:
             fewer.append(str(other))
