@@ -113,12 +113,13 @@ def export(
 ) -> None:
     """Print or write the tables of a run for another program, or for a paper."""
     from ropelab.claims.ledger import judge_run
+    from ropelab.restate import restate
     from ropelab.show import export
     from ropelab.show.drawn import write_for_user
     from ropelab.show.page.shown import find_runs
 
     check_known("export format", kind, export.ENDINGS)
-    shown, *other_runs = find_runs([run], judge_run)
+    shown, *other_runs = find_runs([run], judge_run, restate)
     if other_runs:
         raise InputError(
             f"{run} holds {len(other_runs) + 1} runs; give the folder of one"
@@ -272,7 +273,7 @@ def methods(
     parameters, meaning of the factor, and source.
     """
     from ropelab.math.methods import resolve_alias
-    from ropelab.models.methods.registry import make_catalogue
+    from ropelab.models.methods.registry import make_catalogue, suggest_use
     from ropelab.runs.store import make_records
     from ropelab.show import terminal
 
@@ -285,7 +286,9 @@ def methods(
         return
     if name:
         terminal.show_records(table, title="method")
-        terminal.show_places({"next": f"ropelab freqs --method {chosen}"})
+        command = suggest_use(chosen)
+        if command:
+            terminal.show_places({"next": command})
         return
     does = table["does"].str.replace("``", "`")
     terminal.show_list(dict(zip(table["method"], does, strict=True)))

@@ -30,6 +30,9 @@ SURELY_FITS_BYTES = 2**20
 def call(function: Callable[..., Any], value_of_parameter: Mapping[str, Any]) -> Any:
     """Call a function with float32 arrays, or with torch tensors if it refuses arrays.
 
+    Code of PyTorch is given tensors first: a call that it refuses may leave what it
+    remembers half changed.
+
     ``value_of_parameter`` has the value of each parameter by its name.
     """
     signature = inspect.Signature(list_parameters(function) or UNNAMED_PARAMETERS)
@@ -45,23 +48,59 @@ def call(function: Callable[..., Any], value_of_parameter: Mapping[str, Any]) ->
         arguments = inspect.BoundArguments(signature, values)
         return function(*arguments.args, **arguments.kwargs)
 
-    try:
+    def call_with_arrays() -> Any:
         return call_with(lambda array: array)
+
+    def call_with_tensors() -> Any:
+        import torch
+
+        with torch.no_grad():
+            return call_with(torch.from_numpy)
+
+    if is_module(function):
+        return call_with_tensors()
+    if is_of_torch(function):
+        try:
+            return call_with_tensors()
+        except Exception as error:
+            refusal = error
+        try:
+            return call_with_arrays()
+        except Exception:
+            raise refusal from None
+
+    try:
+        return call_with_arrays()
     except Exception as error:
         if "torch" not in sys.modules:
             raise
         refusal = error
-    import torch
-
     try:
-        with torch.no_grad():
-            return call_with(torch.from_numpy)
+        return call_with_tensors()
     except Exception:
         # Compiled, scripted and mapped functions refuse arrays by errors of their own.
         # Any other code that raises such an error raised it for itself.
         if isinstance(refusal, TypeError | AttributeError):
             raise
         raise refusal from None
+
+
+def is_module(function: Callable[..., Any]) -> bool:
+    """Return True for a module of PyTorch, and for a method of one."""
+    torch = sys.modules.get("torch")
+    owner = getattr(function, "__self__", function)
+    return torch is not None and isinstance(owner, torch.nn.Module)
+
+
+def is_of_torch(function: Callable[..., Any]) -> bool:
+    """Return True for a function whose file has PyTorch, and not NumPy, among its
+    names.
+    """
+    code = inspect.unwrap(getattr(function, "__func__", function))
+    names = getattr(code, "__globals__", {})
+    modules = {value for value in names.values() if inspect.ismodule(value)}
+    torch = sys.modules.get("torch")
+    return torch in modules and np not in modules
 
 
 def to_numbers(value: Any) -> np.ndarray:

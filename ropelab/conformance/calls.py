@@ -12,7 +12,7 @@ of its tables.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -30,6 +30,7 @@ from ropelab.conformance.rotations import (
 )
 from ropelab.conformance.ways import Way, list_ways
 from ropelab.readers.spec import RopeSpec
+from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
 # The most rows of a table that is asked of a function that makes tables of a given
@@ -114,7 +115,7 @@ def find_and_ask(
     called = str(way)
     if not give_equal_answers(working):
         if use_positions(working, spec):
-            raise InputError(describe_difference(name, working))
+            raise InputError(describe_difference(name, working, spec))
         order = np.arange(positions.shape[-1])
         no_columns = np.empty((len(order), 0))
         unused = Observed(order, no_columns, no_columns, fault=UNUSED, called=called)
@@ -149,15 +150,13 @@ def try_ways(
     """
     check_callable(name, function)
 
-    # One call rotates all unit vectors, each at position 1.
-    unit_vectors = np.eye(spec.head_dim)
-    positions = np.ones(spec.head_dim, np.int64)
+    arguments = choose_first_arguments(spec)
     working: list[Working] = []
     problem: Exception | None = None
     axis_count = spec.axes.count if spec.axes else 0
     for way in list_ways(function, table_maker, axis_count):
         try:
-            working.append((way, way.ask(unit_vectors, positions)))
+            working.append((way, way.ask(*arguments)))
         except InputError as error:
             problem = problem or InputError(f"{name} {error}")
         # The user's code may raise anything.
@@ -175,6 +174,13 @@ def try_ways(
         # position on one axis. Ways that give an array are meant.
         working = with_arrays
     return working, problem
+
+
+def choose_first_arguments(
+    spec: RopeSpec,
+) -> tuple[Float[np.ndarray, "n d"], Positions]:
+    """Return all unit vectors, each at position 1, which one call rotates."""
+    return np.eye(spec.head_dim), np.ones(spec.head_dim, np.int64)
 
 
 def check_callable(name: str, function: Any) -> None:
@@ -214,14 +220,15 @@ def use_positions(working: Sequence[Working], spec: RopeSpec) -> bool:
     return False
 
 
-def describe_difference(name: str, working: Sequence[Working]) -> str:
+def describe_difference(name: str, working: Sequence[Working], spec: RopeSpec) -> str:
     """Name two ways that give different answers, and what to do."""
     (first_way, first_parts), *other_ways = working
     different = [way for way, parts in other_ways if not agree(first_parts, parts)]
-    if str(different[0]) == str(first_way):
-        # A description has the shapes of the arguments that the function takes. Two ways
-        # with the same description, such as those of a function that takes only a
-        # length, give it the same arguments.
+    # A description has the shapes of the arguments that the function takes. Two ways with
+    # the same description, such as those of a function that takes only a length, give it
+    # the same arguments.
+    is_same_call = str(different[0]) == str(first_way)
+    if is_same_call or changes_when_called(first_way, first_parts, spec):
         return f"{name}: {first_way} gives other numbers when it is called again"
 
     advice = RENAME
@@ -230,6 +237,18 @@ def describe_difference(name: str, working: Sequence[Working]) -> str:
         # The function accepts two shapes and computes different results for them.
         advice = "take but one of them"
     return f"{name}: {first_way} and {different[0]} both work and differ: {advice}"
+
+
+def changes_when_called(
+    way: Way, parts: Mapping[str, np.ndarray], spec: RopeSpec
+) -> bool:
+    """Return True if a way gives other numbers than before for the same arguments."""
+    try:
+        again = way.ask(*choose_first_arguments(spec))
+    # The user's code may raise anything.
+    except Exception:
+        return False
+    return not agree(parts, again)
 
 
 def drop_other_widths(working: Sequence[Working], spec: RopeSpec) -> list[Working]:

@@ -127,7 +127,7 @@ def test_an_error_of_the_code_is_that_of_its_first_call() -> None:
     def code(positions: Any) -> Tables:
         raise LookupError(f"no {type(positions).__name__}")
 
-    with pytest.raises(LookupError, match="no ndarray"):
+    with pytest.raises(LookupError, match="no Tensor"):
         assert_rope(code, LLAMA)
 
 

@@ -382,3 +382,45 @@ def test_code_that_keeps_the_base_of_the_longest_context_is_asked_again(here):
     assert mentions(
         done.answer, "1025 tokens after 5325", "base 22570 instead of 10000"
     )
+
+
+# Modules that note the length before they make a table in the format of their argument: a
+# call with an array of NumPy would stop between the two.
+NOTING = """
+import torch
+
+class Noting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.noted = 0
+
+    def forward(self, x, position_ids):
+        length = int(position_ids.max()) + 1
+        if length > self.noted:
+            self.noted = length
+            angles = torch.outer(
+                torch.arange(length).double(), 500000.0 ** (-torch.arange(32).double() / 32)
+            )
+            self.cos, self.sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        cos, sin = self.cos[position_ids], self.sin[position_ids]
+        a, b = x[..., :32], x[..., 32:]
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+def module():
+    return Noting()
+
+def function():
+    noting = Noting()
+
+    def rotate(x, position_ids):
+        return noting(x, position_ids)
+
+    return rotate
+"""
+
+
+@pytest.mark.parametrize("name", ["module", "function"])
+def test_code_of_torch_is_given_no_arrays_of_numpy(here, name):
+    (here / "noting.py").write_text(NOTING)
+    done = check(f"noting:{name}", config="config.json", length=1024)
+    assert not done.wrong

@@ -20,6 +20,7 @@ import torch
 from matplotlib import pyplot as plt
 from PIL import Image
 
+import ropelab
 from ropelab.experiments import load
 from ropelab.experiments.precision import PrecisionConfig, stages
 from ropelab.experiments.precision import results as body
@@ -833,3 +834,11 @@ def test_neighbours_that_are_equal_without_rounding_are_counted(period: float) -
     assert sums.to_dict() == whole.to_dict()
     keeps = tables["pairs"]["equal_neighbours"].unique().tolist()
     assert keeps == [float(counts["pair"] > 0)]
+
+
+def test_frequencies_of_fewer_bits_than_were_measured_are_not_called_precise_enough():
+    answer = ropelab.precision(formats="float8_e4m3fn", length=64, schemes="").answer
+    assert "another rotation, with which no model was measured" in answer
+    assert "inv_freq rounded, scores" not in answer
+    measured = ropelab.precision(formats="bfloat16", length=64, schemes="").answer
+    assert "no model was measured" not in measured

@@ -334,8 +334,13 @@ def test_the_answer_names_the_largest_number_of_frequencies() -> None:
     )
     said = body._describe_copying({"schemes": schemes, "learned": learned})
     many = "76% [74%, 78%] with 10 frequencies (without(band=middle))"
-    assert f"{many} and 42% [40%, 44%] with 16 frequencies (unscaled)." in said
+    last = "42% [40%, 44%] with 16 frequencies (unscaled)"
+    assert f"{many} and {last}; 1 number between is in the table." in said
     assert "without(band=slow)" not in said
+    # The best scheme is named, though its number is less than doubled.
+    better = learned.assign(value=[0.76, 0.8, 0.42])
+    said = body._describe_copying({"schemes": schemes, "learned": better})
+    assert "80% [68%, 72%] with 11 frequencies (without(band=slow))" in said
 
 
 def test_figures_name_every_scheme_but_those_without_a_band(
@@ -365,8 +370,8 @@ def test_figures_name_every_scheme_but_those_without_a_band(
     [
         (
             (0.95, 0.9),
-            "At 48 back 4 frequencies of RoPE recall 90%, a single one 5%;\n"
-            "at 8 back 95% and 10% (*)",
+            "At 48 back 4 frequencies of RoPE recall 90%, the best single one 5%;\n"
+            "more at 8 back, too (*)",
         ),
         ((0.1, 0.1), "by the number of frequencies"),
     ],

@@ -154,8 +154,17 @@ def _judge_stages(casts: pd.DataFrame) -> Iterator[str]:
     fmt = choose_formats(stages)[0]
     stages = stages[stages["format"] == fmt]
     noticed, unnoticed = _split_by_spread(stages)
+    # Inverse frequencies of fewer bits than those of bfloat16 are another rotation, and
+    # no model was measured with them.
+    is_unmeasured = FORMATS[fmt].precision < FORMATS["bfloat16"].precision
+    is_inv_freq = unnoticed["stage"] == "inv_freq"
+    has_unmeasured = is_unmeasured and is_inv_freq.any()
+    if has_unmeasured:
+        unnoticed = unnoticed[~is_inv_freq]
 
     noticed_stages = noticed["stage"].tolist()
+    if has_unmeasured:
+        noticed_stages.append("inv_freq")
     lead = f"{fmt} is precise enough for RoPE"
     if not noticed_stages:
         yield f"{lead} at every stage"
@@ -171,6 +180,8 @@ def _judge_stages(casts: pd.DataFrame) -> Iterator[str]:
     else:
         yield f"{fmt} is not precise enough for RoPE at any stage"
 
+    if has_unmeasured:
+        yield f"{fmt} of inv_freq is another rotation, with which no model was measured"
     overflowing = noticed[noticed[SPREAD].isna()]
     if len(overflowing):
         verb = "overflows" if len(overflowing) == 1 else "overflow"

@@ -296,15 +296,21 @@ def _describe_copying(tables: Tables) -> str:
     best = best_first.drop_duplicates("frequencies")
     parts = []
     largest_number = best["frequencies"].max()
+    highest_share = best["value"].max()
+    unnamed_count = 0
     # The number of frequencies of the scheme that was named last.
     last_named = 0
     for row in best.sort_values("frequencies").to_dict("records"):
         # The control without any frequency is only in the table. So are numbers that are
-        # less than doubled, except for the largest number.
+        # less than doubled, except for the largest number and that of the best scheme.
         is_control = row["frequencies"] == 0 and len(best) > 1
         is_doubled = row["frequencies"] >= 2 * last_named
         is_largest = row["frequencies"] == largest_number
-        if is_control or not (is_doubled or is_largest):
+        is_best = row["value"] == highest_share
+        if is_control:
+            continue
+        if not (is_doubled or is_largest or is_best):
+            unnamed_count += 1
             continue
         last_named = row["frequencies"]
         share = write_with_interval(row["value"], row["ci_low"], row["ci_high"], "%")
@@ -312,8 +318,12 @@ def _describe_copying(tables: Tables) -> str:
         parts.append(f"{share} with {count} ({row['scheme']})")
     sentence = (
         f"Trained: at {distance} tokens back, inside the trained length, the best models"
-        f" copy {join_names(parts)}."
+        f" copy {join_names(parts)}"
     )
+    if unnamed_count:
+        numbers = "number between is" if unnamed_count == 1 else "numbers between are"
+        sentence += f"; {unnamed_count} {numbers} in the table"
+    sentence += "."
     return f"{sentence} {_name_fully_rotated(tables)}".rstrip()
 
 

@@ -137,6 +137,24 @@ def make_catalogue() -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
+def suggest_use(name: str) -> str:
+    """Return a command that takes a method as it is; empty if it needs parameters."""
+    from ropelab.math.scaling import Scaling
+
+    method = find_method_class(name)
+    if any(_is_required(field) for field in fields(method)):
+        return ""
+    if issubclass(method, Scaling):
+        return f"ropelab freqs --method {name}"
+    command = f"ropelab extrapolate --methods {name},yarn"
+    # Nothing is trained for a method that changes attention alone.
+    return f"{command} --quick" if method.acts_on == "attention" else command
+
+
+def _is_required(field: "Field[Any]") -> bool:
+    return field.default is MISSING or field.default == ()
+
+
 def _describe_parameter(
     method: "type[Scaling] | type[Method]",
     field: "Field[Any]",
@@ -144,7 +162,7 @@ def _describe_parameter(
     """Return a parameter and its default; dots stand for one that is not fixed."""
     from ropelab.math.scaling.plan import write_parameter
 
-    is_required = field.default is MISSING or field.default == ()
+    is_required = _is_required(field)
     # The default follows from the model and the length.
     follows_from_model = field.default is None
     # The default follows from the length over the trained length.
@@ -160,7 +178,7 @@ def _describe_use(method: "type[Scaling] | type[Method]") -> tuple[str, str]:
     from ropelab.models.methods.method import FixedMethod
 
     if issubclass(method, Scaling):
-        return "frequencies", "freqs, precision, extrapolate, evaluate"
+        return "frequencies", "freqs, precision, base, spectrum, extrapolate, evaluate"
     if method.acts_on == "attention":
         return "attention", "extrapolate, evaluate"
     # `evaluate` takes released models. Their weights stay as they are, and nothing is

@@ -275,12 +275,10 @@ def _name_with_error(row: pd.Series) -> str:
 
 
 def _write_error(row: pd.Series) -> str:
-    """Write the predicted error of a score with as many digits as are known."""
+    """Write the predicted error of a score with two digits, as figures do."""
     if row["score_error"] < LEAST_SCORE_ERROR:
         return "0"
-    # The error of keys is a mean over random vectors, which is known to about 7 %.
-    digits = 1 if row["rounds"] == "keys" else 2
-    return f"{row['score_error']:.{digits}g}"
+    return f"{row['score_error']:.2g}"
 
 
 def _list_costs(costly_rows: pd.DataFrame) -> str:

@@ -372,13 +372,14 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     # overflows.
     overflow = _pivot_stages(stages, "worst_position").where(angle_error.isna())
     is_unsafe = spread.isna() | (spread >= NOTICED)
-    has_other_angles = ~is_unsafe & first_wrong.notna()
+    is_between = ~is_unsafe & (spread > UNNOTICED)
+    has_other_angles = ~is_unsafe & ~is_between & first_wrong.notna()
 
     # A shade is the number of a word, and of a color below: 0 is safe, 1 other angles,
-    # 2 unsafe.
-    words = ("safe", "other angles", "unsafe")
+    # 2 between, 3 unsafe.
+    words = ("safe", "other angles", "between", "unsafe")
     shades = pd.DataFrame(0, index=spread.index, columns=spread.columns)
-    shades = shades.mask(has_other_angles, 1).mask(is_unsafe, 2)
+    shades = shades.mask(has_other_angles, 1).mask(is_between, 2).mask(is_unsafe, 3)
     texts = shades.map(lambda shade: words[shade])
     limits = overflow.map("overflows\nfrom {:,.0f}".format)
     # Some angles are wrong before the first position that overflows.
@@ -388,8 +389,8 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     texts = texts.where(overflow.isna(), limits)
 
     figure, ax = shapes.make_axes((9, 1.6 + 0.6 * len(shades)))
-    colors = ListedColormap([SAFE_COLOR, OTHER_ANGLES_COLOR, UNSAFE_COLOR])
-    ax.imshow(shades, cmap=colors, vmin=0, vmax=2, aspect="auto")
+    colors = [SAFE_COLOR, OTHER_ANGLES_COLOR, BETWEEN_COLOR, UNSAFE_COLOR]
+    ax.imshow(shades, cmap=ListedColormap(colors), vmin=0, vmax=3, aspect="auto")
     for row, column in np.ndindex(shades.shape):
         text = str(texts.iat[row, column])
         ax.text(column, row, text, ha="center", va="center", fontsize=9)
@@ -399,6 +400,7 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     _separate_cells(ax, shades.shape)
     explanation = _explain_shades(
         has_other_angles=bool(has_other_angles.to_numpy().any()),
+        has_between=bool(is_between.to_numpy().any()),
         has_wrong_before=bool(is_wrong_before.to_numpy().any()),
     )
     ax.set_xlabel(explanation)
@@ -440,16 +442,22 @@ def _separate_cells(ax: Axes, shape: tuple[int, int]) -> None:
     ax.set_axisbelow(False)
 
 
-def _explain_shades(has_other_angles: bool, has_wrong_before: bool) -> str:
+def _explain_shades(
+    has_other_angles: bool, has_between: bool, has_wrong_before: bool
+) -> str:
     lines = [
         f"unsafe: a score varies with the place by {NOTICED} of its deviation or more"
     ]
+    if has_between:
+        lines.append(
+            f"between: by {UNNOTICED} to {NOTICED}; of two such roundings one costs models"
+        )
     if has_wrong_before:
         lines.append("wrong from: the first position with a wrong angle")
     if has_other_angles:
         lines.append(
-            "other angles: wrong, but the same everywhere; costs are shown in long"
-            " contexts only"
+            "other angles: another rotation, the same everywhere; in 16 bits costs are"
+            " shown in long contexts only"
         )
     return "\n".join(lines)
 

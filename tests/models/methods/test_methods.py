@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ropelab
+from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import ALIASES, FREQUENCY_METHODS, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
@@ -22,8 +23,10 @@ from ropelab.models.methods.registry import (
     make_catalogue,
     parse_method,
     parse_methods,
+    suggest_use,
 )
 from ropelab.models.methods.search import LongRopeSearch
+from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 
 GEOMETRY = Geometry(16, 10000.0, 64)
@@ -232,6 +235,19 @@ def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept() 
     factors = np.array(found.long_factor)
     assert (factors[turning] == 1).all()
     assert (factors[~turning] > 1).any()
+
+
+def test_the_command_that_is_suggested_takes_the_method() -> None:
+    suggested = {name: suggest_use(name) for name in make_catalogue()["method"]}
+    assert suggested["yarn"] == "ropelab freqs --method yarn"
+    assert suggested["log_n"] == "ropelab extrapolate --methods log_n,yarn --quick"
+    needing = {name for name, command in suggested.items() if not command}
+    assert needing == {"longrope", "one", "spaced", "without"}
+    for name, command in suggested.items():
+        if command.startswith("ropelab freqs"):
+            ropelab.freqs(method=name)
+        elif command:
+            build(ExtrapolateConfig, {"methods": f"{name},yarn"})
 
 
 def test_the_table_of_methods_has_whole_sentences() -> None:
