@@ -166,3 +166,15 @@ def test_one_table_that_is_on_no_circle_is_no_answer() -> None:
 
     with pytest.raises(InputError, match="not with cos and sin"):
         assert_rope(cosines, LLAMA)
+
+
+def test_code_that_changes_at_each_call_is_told_so() -> None:
+    inv_freq = torch.tensor(10000.0) ** -(torch.arange(32) / 32)
+
+    def drifting(positions: Tensor) -> Tables:
+        inv_freq.mul_(1.01)
+        angles = positions.reshape(-1, 1) * inv_freq
+        return angles.cos(), angles.sin()
+
+    with pytest.raises(InputError, match="gives other numbers when it is called again"):
+        assert_rope(drifting, LLAMA)
