@@ -424,9 +424,9 @@ def test_titles_say_what_the_tables_say(tables):
         changed = tables["resolution"].assign(adjacent_collisions=0)
         other = figures.draw_resolution(changed)
     title = figure.axes[0].get_title("left")
-    assert mentions(title, "bfloat16", "98.9%", "0% those of 32 frequencies")
+    assert mentions(title, "bfloat16", "98.9%", "0% with 32 frequencies")
     changed_title = other.axes[0].get_title("left")
-    assert mentions(changed_title, "0% those of 32 frequencies")
+    assert mentions(changed_title, "0% with 32 frequencies")
     assert "98.9%" not in changed_title
 
 
