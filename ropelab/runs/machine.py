@@ -15,6 +15,7 @@ matrix products in bfloat16.
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -73,7 +74,9 @@ def use_torch_defaults() -> Iterator[None]:
     precision = "highest"
     # Other code may have set the precision with a newer function of torch. The older
     # function that is called here then raises an error, and `highest` is set at the end.
-    with suppress(RuntimeError):
+    with suppress(RuntimeError), warnings.catch_warnings():
+        # torch 2.9 advises newer settings here, which older versions do not have.
+        warnings.filterwarnings("ignore", "Please use the new API settings")
         precision = torch.get_float32_matmul_precision()
     torch.set_default_dtype(torch.float32)
     torch.set_float32_matmul_precision("highest")

@@ -103,7 +103,7 @@ def test_every_measured_column_of_a_short_table_has_intervals_and_fits(
     ("name", "over"),
     [
         ("extrapolate/extrapolate", "5 models"),
-        ("extrapolate/extrapolate-window", "50 documents and 6 contexts"),
+        ("extrapolate/extrapolate-window", "50 documents and 12 contexts"),
         (
             "extrapolate/extrapolate-casts",
             "5 models, of costs also over 20 documents and 12 contexts",
