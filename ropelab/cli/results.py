@@ -290,8 +290,7 @@ def methods(
         if command:
             terminal.show_places({"next": command})
         return
-    does = table["does"].str.replace("``", "`")
-    terminal.show_list(dict(zip(table["method"], does, strict=True)))
+    terminal.show_list(dict(zip(table["method"], table["does"], strict=True)))
     places = {
         "in full": "ropelab methods yarn",
         "next": "ropelab extrapolate --methods yarn,pi --quick",

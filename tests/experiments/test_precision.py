@@ -430,9 +430,17 @@ ASKED: list[tuple[dict[str, Any], list[str]]] = [
     ({"components": ["vector"]}, EVERY_FIGURE),
     ({"schemes": [], "preset": ["float64"]}, ["score_drift"]),
     ({"schemes": [], "cast": "inv_freq=float64"}, ["score_drift"]),
-    ({"length": 2, "schemes": ["sinusoidal"]}, EVERY_FIGURE),
+    # With a single distance and place nothing varies.
+    (
+        {"length": 2, "schemes": ["sinusoidal"]},
+        [name for name in EVERY_FIGURE if name != "score_spread"],
+    ),
     ({"method": "p_rope(p=0.25)", "preset": ["ggml"]}, NO_LADDER),
-    ({"offset": 2**40, "preset": ["all"]}, NO_LADDER),
+    # So far away all positions are stored as one number, or exactly.
+    (
+        {"offset": 2**40, "preset": ["all"]},
+        [name for name in NO_LADDER if name != "score_spread"],
+    ),
 ]
 
 

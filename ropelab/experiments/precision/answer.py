@@ -139,8 +139,9 @@ def _state_equal_positions(implementations: pd.DataFrame) -> Iterator[str]:
     # tables do not tell from which position on neighbours are equal in every pair, and
     # nothing is said.
     if not rounds_angle:
-        where = join_names(implementations_and_starts) or "none"
-        yield f"neighbouring positions are one in every pair, at any base, in {where}"
+        where = join_names(implementations_and_starts)
+        one_number = "neighbouring positions are one in every pair, at any base, in"
+        yield f"{one_number} {where or 'none of the implementations'}"
 
 
 # Stages

@@ -190,6 +190,8 @@ def _describe_use(method: "type[Scaling] | type[Method]") -> tuple[str, str]:
 
 
 def _summarise(method: "type[Scaling] | type[Method]") -> str:
-    """Return the first paragraph of a method's docstring in one line."""
+    """Return the first paragraph of a method's docstring in one line, with code between
+    single backticks.
+    """
     paragraph, _, _ = (method.__doc__ or "").partition("\n\n")
-    return " ".join(paragraph.split())
+    return " ".join(paragraph.split()).replace("``", "`")
