@@ -345,7 +345,7 @@ def test_of_several_implementations_those_that_lose_places_come_first():
     # No wall in the base: what makes neighbours equal is the position's format.
     assert said.endswith(" positions_bfloat16 (from 256).")
     said = body.answer(tables_of(schemes=[], preset=["torchtitan"]))
-    assert said.endswith(" in none.")
+    assert said.endswith(" in none of the implementations.")
     assert "in every pair" not in body.answer(
         tables_of(schemes=[], cast="angle=bfloat16")
     )
