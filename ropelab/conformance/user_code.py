@@ -146,19 +146,6 @@ def answer_job(answer_file: str, *job: Any) -> None:
         os._exit(0)
 
 
-def ask_factory(
-    module: str,
-    factory: str,
-    spec: RopeSpec,
-    positions: Positions,
-) -> Answer:
-    """Ask the function that the user's factory returns."""
-    (answer,) = ask_factory_in_turn(module, factory, spec, [positions])
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
 def ask_factory_in_turn(
     module: str,
     factory: str,

@@ -72,7 +72,7 @@ LOST_BY_FREQUENCIES = 0.009
 LOST_FAR = 0.15
 # The change of scores, in the same unit, from which on every rounding that was tried cost
 # small models something. Between, the cost of one of two roundings is shown.
-NOTICED = 0.05
+NOTICED = 0.049
 
 # A predicted change of scores below this, in the same unit, counts as 0, since the
 # computation of the prediction is itself rounded.

@@ -21,7 +21,7 @@ from ropelab.conformance.check_code import judge_code
 from ropelab.conformance.diagnosis import Check
 from ropelab.conformance.expected import choose_positions, expect_config
 from ropelab.conformance.observation import Observed, Positions
-from ropelab.conformance.user_code import ask_factory
+from ropelab.conformance.user_code import ask_factory_in_turn
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
@@ -164,7 +164,10 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Che
     def here(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
         sys.modules.pop("engine_rope", None)
         module, _, name = target.partition(":")
-        return ask_factory(module, name, spec, positions)
+        (answer,) = ask_factory_in_turn(module, name, spec, [positions])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     monkeypatch.setattr("ropelab.conformance.check.ask_in_process", here)
     return lambda name: check(f"engine_rope:{name}", config="config.json")

@@ -160,11 +160,10 @@ def _judge_stages(casts: pd.DataFrame) -> Iterator[str]:
     is_unmeasured = FORMATS[fmt].precision < FORMATS["bfloat16"].precision
     is_inv_freq = unnoticed["stage"] == "inv_freq"
     has_unmeasured = is_unmeasured and is_inv_freq.any()
-    if has_unmeasured:
-        unnoticed = unnoticed[~is_inv_freq]
 
     noticed_stages = noticed["stage"].tolist()
     if has_unmeasured:
+        unnoticed = unnoticed[~is_inv_freq]
         noticed_stages.append("inv_freq")
     lead = f"{fmt} is precise enough for RoPE"
     if not noticed_stages:

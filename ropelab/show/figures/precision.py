@@ -30,13 +30,13 @@ PANELS = FIGURES["precision"]["panels"]
 STAGES = FIGURES["precision"]["stages"]
 PLURALS = FIGURES["precision"]["plurals"]
 ROUNDED = FIGURES["precision"]["rounded"]
-# The colours of roundings that are safe, that only change angles, and that are unsafe.
-# They are pale, so that words on them can be read, and differ in print without colour.
+# The colours of roundings that are safe, that only change angles, of which some cost models
+# something, and that are unsafe. They are pale, so that words on them can be read, and
+# differ in print without colour.
 SAFE_COLOR = "#e3f2ec"
 OTHER_ANGLES_COLOR = "#d5d5d5"
-UNSAFE_COLOR = "#f8d3bd"
-# The colour of spreads at which nobody knows whether models lose something.
 BETWEEN_COLOR = "#ececec"
+UNSAFE_COLOR = "#f8d3bd"
 # The formats of 16 bits. They are named together if the same stages are unsafe in both.
 FORMATS_OF_16_BITS = ("float16", "bfloat16")
 # The hatches of bars.
