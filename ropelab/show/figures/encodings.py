@@ -594,7 +594,7 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
     unit = "text loss (nats per byte)" if is_loss else "tokens copied correctly (share)"
     bars = shapes.write_intervals(int(quality["seeds"].max()))
     kinds = "designs: trained so; methods: RoPE, changed when it is tested"
-    ax.set_xlabel(f"{unit}\n{bars}; {kinds}")
+    ax.set_xlabel(f"{unit}\n{bars}\n{kinds}")
     if not is_loss:
         ax.set_xlim(-0.03, 1.03)
     best = (designs[0], methods[0])
