@@ -55,10 +55,13 @@ def describe_bases() -> str:
     clauses = []
     rows = read_observations("base")
     for row in rows:
+        # Recall can be below one half near by, and again far away.
         clauses.append(
             f"with base {row['base']:g}, whose sum is negative from"
-            f" {row['negative_from_tokens']} tokens on, recall falls below one half"
-            f" between {row['recalled_to_tokens']} and {row['fails_from_tokens']}"
+            f" {row['negative_from_tokens']} tokens on, the farthest recall of one half"
+            f" ends between {row['recalled_to_tokens']} and {row['fails_from_tokens']},"
+            f" and {row['failing_before']} of {row['distances_before']} distances before"
+            " the sum is negative fail as well"
         )
     models = f"{rows[0]['models']} small models"
     trained = f"{rows[0]['trained_tokens']} tokens"

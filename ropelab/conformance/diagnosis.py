@@ -279,6 +279,25 @@ def name_rounded_base(observed: Observed, expected: Expected, tolerance: float) 
     return ""
 
 
+def advise_against(cast: str) -> str:
+    """Return what to keep in more bits, by the name of a cast plan that explains an error.
+
+    >>> advise_against("inv_freq and table in bfloat16")
+    'keep inv_freq in float32 and round only the table'
+    """
+    stages, _, _ = cast.partition(" in ")
+    if stages == "table":
+        return "keep cos and sin in 16 bits or more"
+
+    # A plan that rounds one stage before the table forms angles in float32 already.
+    stage = stages.removesuffix(" and table")
+    if stage == "inv_freq":
+        return "keep inv_freq in float32 and round only the table"
+    if stage == "position":
+        return "keep positions in integers and round only the table"
+    return "form angles in float32 and round only the table"
+
+
 def name_stage(
     differences: Table,
     observed: Observed,
@@ -308,10 +327,7 @@ def name_stage(
             return f"{LARGE_ARGUMENTS} ({period})", REDUCE_ANGLES
 
     if not is_unexplained:
-        fix = "form angles in float32 and round only the table"
-        if nearest.startswith("table in "):
-            fix = "keep cos and sin in 16 bits or more"
-        return nearest, fix
+        return nearest, advise_against(nearest)
     if are_angles_accumulated(observed, expected, tolerance):
         answer = "angles are summed in float32 from token to token"
         return answer, "angle = position * inv_freq"

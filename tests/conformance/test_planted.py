@@ -592,6 +592,31 @@ def test_every_planted_bug_is_found_and_named(
     assert done.fix
 
 
+@pytest.mark.parametrize(
+    ("stage", "fix"),
+    [
+        ("position", "keep positions in integers"),
+        ("inv_freq", "keep inv_freq in float32"),
+        ("angle", "form angles in float32"),
+    ],
+)
+def test_what_to_keep_in_more_bits_is_what_was_rounded(stage: str, fix: str) -> None:
+    wanted = expected(PLAIN)
+    positions = choose_positions(wanted)
+    factors = {"position": positions.astype(np.float64), "inv_freq": ladder()}
+    if stage in factors:
+        factors[stage] = round_to(factors[stage], FORMATS["bfloat16"])
+    angles = factors["position"][:, None] * factors["inv_freq"]
+    if stage == "angle":
+        angles = round_to(angles, FORMATS["bfloat16"])
+
+    tables = observe_tables(positions, np.cos(angles), np.sin(angles), wanted.spec)
+    done = diagnose(tables, wanted, 0.01)
+    assert done.wrong
+    assert stage in done.answer
+    assert fix in done.fix
+
+
 @pytest.mark.parametrize("rotated", [10, 26])
 def test_pairs_that_stand_still_in_tables(rotated: int) -> None:
     """Most of the numbers may be zeros, and the memory still be initialised."""

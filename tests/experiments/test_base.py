@@ -545,6 +545,9 @@ def test_the_base_in_the_answer_is_the_one_that_was_judged(given, said):
         ({"context": (50,), "head_dim": 16, "rotary_dim": 6}, {"every base"}),
         ({"context": (3,), "head_dim": 4}, {"none found", "admissible"}),
         ({"context": (10,), "head_dim": 2}, {"no such base"}),
+        # A search that ends at the largest number of float64 had "none found" here.
+        ({"context": (2,), "head_dim": 2}, {"every base"}),
+        ({"context": (2,), "head_dim": 4}, {"every base"}),
     ],
 )
 def test_the_verdict_on_a_base_is_that_of_the_answer(

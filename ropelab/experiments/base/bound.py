@@ -265,6 +265,11 @@ def _find_ends(windows: Sequence[tuple[float, float]]) -> tuple[float, float]:
         return math.nan, math.nan
 
     smallest, _ = windows[0]
+    # At a base of 1 every pair is as fast as the first. Where no sum is negative then, a
+    # larger base makes none negative, though narrow heads are not searched to the end.
+    if smallest <= 1:
+        return smallest, smallest
+
     last_low, last_high = windows[-1]
     if last_high < math.inf:
         return smallest, math.nan
