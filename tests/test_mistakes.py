@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 
-from ropelab.cli.app import main
+from ropelab.cli.app import main, make_application
+from ropelab.cli.mistakes import TABLES, explain_mistake
 from ropelab.runs.errors import InputError
 from tests.test_cli import call
 from tests.texts import mentions
@@ -105,6 +107,39 @@ QWEN = {
         ("freqs --model Qwen2.5", "did you mean 'qwen2.5-7b'?"),
         ("extrapolate --device gpu", "did you mean 'cuda'?"),
         ("freqs --seeds 3", "type: ropelab freqs --help"),
+        ("freqs --theta 1e6 --ctx 4k", "type: ropelab freqs --base 1e6 --test-len 4k"),
+        # A hidden size is no width of a head, and stored keys are no tables.
+        ("freqs --hidden-size 4096", "type: ropelab freqs --help"),
+        ("spectrum --hidden-size 64", "type: ropelab spectrum --width 64"),
+        (
+            "precision --kv-cache-dtype fp8_e4m3",
+            "type: ropelab precision --cache fp8_e4m3",
+        ),
+        (
+            "extrapolate --kv-cache-dtype bfloat16",
+            "type: ropelab extrapolate --cache bfloat16",
+        ),
+        (
+            "emit --model qwen3-8b --ctx 32k",
+            "type: ropelab emit --model qwen3-8b --context 32k",
+        ),
+        (
+            "emit qwen.json -c 64k",
+            "type: ropelab emit --from qwen.json --context 64k",
+        ),
+        (
+            "emit qwen.json --rope-scale=4",
+            "type: ropelab emit --from qwen.json --context 131072",
+        ),
+        ("emit --model qwen3-8b --results r", "type: ropelab emit --help"),
+        (
+            "vectors --config qwen.json --model qwen3-8b",
+            "type: ropelab vectors --config qwen.json --out vectors",
+        ),
+        (
+            "vectors qwen.json --ctx 4k",
+            "type: ropelab vectors --config qwen.json --length 4k --out vectors",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_what_to_type(
@@ -122,6 +157,37 @@ def test_a_mistake_is_one_line_with_what_to_type(
     assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
     assert says in err
     assert [path.name for path in tmp_path.iterdir()] == ["qwen.json"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["freqs", "base", "precision", "extrapolate", "spectrum", "emit", "vectors"],
+)
+def test_no_flag_that_is_proposed_is_unknown(command: str) -> None:
+    """Every word of the tables, typed beside what the command reads."""
+    application = typer.main.get_command(make_application(command))
+    assert isinstance(application, typer.core.TyperGroup)
+    reader = application.commands[command]
+    options = {flag for item in reader.params for flag in item.opts}
+
+    Path("qwen.json").write_text(json.dumps(QWEN))
+    names = [
+        *TABLES["flags"],
+        *(word for row in TABLES["words"].values() for word in row),
+    ]
+    proposals = 0
+    for name in names:
+        file = ["qwen.json"] if command in ("emit", "vectors") else []
+        words = [*file, f"--{name}", "4"]
+        try:
+            reader.make_context(command, list(words))
+        except typer.TyperException as error:
+            said = explain_mistake([command, *words], error)
+            _, _, line = said.partition("type: ropelab ")
+            proposed = [word for word in line.split() if word.startswith("-")]
+            assert set(proposed) <= {*options, "--help"}, said
+            proposals += proposed != ["--help"]
+    assert proposals
 
 
 @pytest.mark.parametrize("command", ["audit", "check", "run", "export", "report"])

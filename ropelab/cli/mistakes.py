@@ -106,11 +106,11 @@ def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
     if command == "audit":
         meant = _correct_audit(arguments)
     elif command == "emit":
-        meant = _correct_emit(arguments)
+        meant = _correct_emit(arguments, options)
     elif command == "vectors":
-        meant = _correct_vectors(arguments)
+        meant = _correct_vectors(arguments, options)
     elif unknown:
-        meant = _replace_flag(arguments, unknown, options)
+        meant = _replace_flags(arguments, options)
     elif "unexpected extra argument" in problem:
         meant = _name_values(arguments, problem, options)
         file = _find_first(arguments, _is_model_file)
@@ -121,11 +121,12 @@ def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
     else:
         meant = []
 
-    # If the words did not change, they would fail again. An empty list means that no
-    # repair was found, unless a needless flag was the only word and was dropped.
+    # If the words did not change, or if a flag is unknown still, they would fail again. An
+    # empty list means that no repair was found, unless a needless flag was the only word
+    # and was dropped.
     is_changed = meant != arguments
     is_repaired = bool(meant) or unknown in NEEDLESS
-    if is_changed and is_repaired:
+    if is_changed and is_repaired and not _find_unknown(meant, options):
         return ["ropelab", command, *meant]
     if not command or command.startswith("-"):
         return ["ropelab", "--help"]
@@ -133,37 +134,65 @@ def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
 
 
 def _list_options(error: Any) -> list[str]:
-    """Return the long flags of the command at which an error arose."""
+    """Return the flags of the command at which an error arose, long and short."""
     context = getattr(error, "ctx", None)
     if context is None:
         return []
     options: list[str] = []
     for parameter in context.command.params:
-        options += [flag for flag in parameter.opts if flag.startswith("--")]
+        for flag in (*parameter.opts, *parameter.secondary_opts):
+            if flag.startswith("-"):
+                options.append(flag)
     return options
 
 
-def _replace_flag(
-    arguments: list[str], typed: str, options: Sequence[str]
-) -> list[str]:
-    """Return the words with an unknown flag replaced by the flag that was meant."""
-    flag = find_meant_flag(typed, options)
-    if not flag:
-        if typed in NEEDLESS:
-            return [word for word in arguments if word != typed]
-        return arguments
+def _find_unknown(arguments: Sequence[str], options: Sequence[str]) -> str:
+    """Return the first flag that is none of the options; empty if all are options."""
+    for word_before, word in pairwise(["", *arguments]):
+        # What follows `>` is the shell's, and the value of --flags has flags of a server.
+        if word == ">":
+            return ""
+        if word_before != "--flags" and _is_flag(word):
+            flag = word.partition("=")[0]
+            if flag not in options:
+                return flag
+    return ""
 
+
+def _is_flag(word: str) -> bool:
+    return len(word) > 1 and word.startswith("-") and not _is_number(word)
+
+
+def _replace_flags(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Return the words with each unknown flag replaced by the flag that was meant.
+
+    A flag whose meaning is not known stays as it is.
+    """
     meant = []
+    flag = ""
     for word in arguments:
         name, equals, value = word.partition("=")
-        if name == typed:
-            meant.append(f"{flag}{equals}{value}")
-        elif flag == "--formats" and word.lower() in FORMAT_NAMES:
-            # The value may be typed under a short name, too: bf16.
-            meant.append(str(read_format(word)))
-        else:
-            meant.append(word)
+        if not _is_flag(word):
+            meant.append(_write_format(flag, word))
+            continue
+
+        flag = name
+        if name not in options:
+            flag = find_meant_flag(name, options)
+            if not flag and name in NEEDLESS:
+                continue
+            flag = flag or name
+        meant.append(f"{flag}{equals}{_write_format(flag, value)}")
     return meant
+
+
+def _write_format(flag: str, value: str) -> str:
+    """Return the value of a flag; that of --formats in full, since it may be typed under a
+    short name (bf16).
+    """
+    if flag == "--formats" and value.lower() in FORMAT_NAMES:
+        return str(read_format(value))
+    return value
 
 
 def find_meant_flag(typed: str, options: Sequence[str]) -> str:
@@ -175,21 +204,31 @@ def find_meant_flag(typed: str, options: Sequence[str]) -> str:
     >>> find_meant_flag("--bas", ["--base", "--cast"]), find_meant_flag("--lr", ["--arms"])
     ('--base', '')
     """
-    word = typed.lstrip("-").lower().replace("_", "-")
-    typed_flag = f"--{word}"
+    typed_flag = f"--{_bare(typed)}"
     if typed_flag in options:
         return typed_flag
 
     for name, flags in TABLES["flags"].items():
-        if word == name or word in TABLES["words"].get(name, ()):
+        if _is_word_for(name, typed):
             for flag in flags:
                 if f"--{flag}" in options:
                     return f"--{flag}"
 
-    longer = [flag for flag in options if len(word) > 2 and flag.startswith(typed_flag)]
+    is_long = len(typed_flag) > len("--ab")
+    longer = [flag for flag in options if is_long and flag.startswith(typed_flag)]
     similar = get_close_matches(typed_flag, options, n=1, cutoff=LEAST_SIMILARITY)
     candidates = [*longer, *similar]
     return candidates[0] if candidates else ""
+
+
+def _bare(flag: str) -> str:
+    """Return the word of a flag: `max-len` of `--Max_Len`."""
+    return flag.lstrip("-").lower().replace("_", "-")
+
+
+def _is_word_for(name: str, typed: str) -> bool:
+    """Return True if a typed flag is a flag of the tables (`name`), or a word for it."""
+    return _bare(typed) in (name, *TABLES["words"].get(name, ()))
 
 
 def _name_values(
@@ -267,9 +306,8 @@ def _correct_audit(arguments: Sequence[str]) -> list[str]:
 
     for flag in ("-o", "--out", "--output"):
         if flag in arguments[:-1]:
-            index = arguments.index(flag)
-            other_words = [*arguments[:index], *arguments[index + 2 :]]
-            return [*other_words, "--json", ">", arguments[index + 1]]
+            other_words, file = _take_value(arguments, flag)
+            return [*other_words, "--json", ">", file]
     server_flags, meant = take_known(arguments)
     words_of_flags: list[str] = []
     for flag, value in server_flags:
@@ -281,36 +319,57 @@ def _correct_audit(arguments: Sequence[str]) -> list[str]:
     return meant
 
 
-def _correct_emit(arguments: Sequence[str]) -> list[str]:
+def _correct_emit(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
     """Return the words of emit with a file after --from, and a length after --context.
 
     emit prints to stdout. A flag for an output file becomes `> FILE`. A factor becomes
     the trained length times the factor.
     """
+    words = _split_values(arguments)
     for flag in ("-o", "--out", "--output"):
-        if flag in arguments[:-1]:
-            index = arguments.index(flag)
-            other_words = [*arguments[:index], *arguments[index + 2 :]]
-            return [*_correct_emit(other_words), ">", arguments[index + 1]]
-    flags_of_length = r"^--(max-model-len|max-position-embeddings|length|test-len)"
-    words = [re.sub(flags_of_length, "--context", word) for word in arguments]
-    meant = _place_file(words, "--from", _find_first(words, _is_named_file))
+        if flag in words[:-1]:
+            other_words, file = _take_value(words, flag)
+            return [*_correct_emit(other_words, options), ">", file]
 
+    factor = ""
+    for word in words[:-1]:
+        if _is_flag(word) and _is_word_for("factor", word):
+            words, factor = _take_value(words, word)
+            break
+
+    words = ["--from" if word == "--config" else word for word in words]
+    words = _replace_flags(words, options)
+    meant = _place_file(words, "--from", _find_first(words, _is_named_file))
     context = "128k"
     loose_number = _find_loose_number(meant)
     if loose_number and not _has_flag(meant, "--context"):
         meant.remove(loose_number)
         context = loose_number
-    if "--factor" in meant[:-1]:
-        index = meant.index("--factor")
-        factor = meant[index + 1]
-        meant = [*meant[:index], *meant[index + 2 :]]
+    if factor:
         if not _has_flag(meant, "--from", "--model"):
             meant += ["--from", "config.json"]
         context = _stretch_length(meant, factor)
     if meant and not _has_flag(meant, "--context"):
         meant += ["--context", context]
     return meant
+
+
+def _split_values(arguments: Sequence[str]) -> list[str]:
+    """Return the words with `--flag=value` as two words."""
+    words = []
+    for word in arguments:
+        flag, equals, value = word.partition("=")
+        if equals and _is_flag(word):
+            words += [flag, value]
+        else:
+            words.append(word)
+    return words
+
+
+def _take_value(words: Sequence[str], flag: str) -> tuple[list[str], str]:
+    """Return the words without a flag and its value, and the value."""
+    index = words.index(flag)
+    return [*words[:index], *words[index + 2 :]], words[index + 1]
 
 
 def _find_loose_number(words: Sequence[str]) -> str:
@@ -373,14 +432,19 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
 FLAGS_OF_VECTORS = {"-o": "--out", "--output": "--out", "--model": "--config"}
 
 
-def _correct_vectors(arguments: Sequence[str]) -> list[str]:
+def _correct_vectors(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
     """Return the words of vectors with flags that this command has; empty if no word is
     a model file.
     """
     file = _find_first(arguments, _is_model_file)
     if not file:
         return []
-    words = [FLAGS_OF_VECTORS.get(word, word) for word in arguments]
+    words = _split_values(arguments)
+    # A known model that is named beside a file is left out, since vectors reads files only.
+    if "--config" in words and "--model" in words[:-1]:
+        words, _ = _take_value(words, "--model")
+    words = [FLAGS_OF_VECTORS.get(word, word) for word in words]
+    words = _replace_flags(words, options)
     meant = _place_file(words, "--config", file)
     if "--out" not in meant:
         meant += ["--out", "vectors"]
