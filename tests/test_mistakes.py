@@ -108,6 +108,10 @@ QWEN = {
         ("extrapolate --device gpu", "did you mean 'cuda'?"),
         ("freqs --seeds 3", "type: ropelab freqs --help"),
         ("freqs --theta 1e6 --ctx 4k", "type: ropelab freqs --base 1e6 --test-len 4k"),
+        # Words for flags that a command lacks, which are spelt like others of it.
+        ("precision --seeds 0,1", "type: ropelab precision --help"),
+        ("precision --scale 4", "type: ropelab precision --help"),
+        ("extrapolate --epochs 3", "type: ropelab extrapolate --help"),
         # A hidden size is no width of a head, and stored keys are no tables.
         ("freqs --hidden-size 4096", "type: ropelab freqs --help"),
         ("spectrum --hidden-size 64", "type: ropelab spectrum --width 64"),

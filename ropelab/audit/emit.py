@@ -433,6 +433,12 @@ def find_losses(
         differing += [
             f"{name}: {word}" for word in list_differences(main_spec, rotation)
         ]
+        # Dynamic scaling starts at the length of the file and goes on beyond it. A
+        # runtime that scales otherwise ends there.
+        reached = reading.main_spec.length
+        is_dynamic = isinstance(main_spec.scaling, scalings.DynamicNtk)
+        if rotation.goes_on and not is_dynamic and reached < rotation.context:
+            differing.append(f"{name}: length {reached}, not {rotation.context}")
         rotating = reading.rotating
         if rotating and source.rotating and rotating != source.rotating:
             count = f"{sum(rotating)} of {len(rotating)}"

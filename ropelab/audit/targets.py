@@ -210,13 +210,16 @@ def write_vllm(rotation: WantedRotation) -> Fragment:
     """Return what transformers 5 takes, with the length that vLLM multiplies by itself."""
     fragment = write_hf5(rotation)
     scaling = rotation.scaling
-    multiplied_scalings = scalings.PositionInterpolation | scalings.DynamicNtk
     # vLLM multiplies the lengths of all models but Gemma 3.
-    if (
-        isinstance(scaling, multiplied_scalings)
-        and "gemma3" not in rotation.source.older_family.name
-    ):
+    if "gemma3" in rotation.source.older_family.name:
+        return fragment
+    if isinstance(scaling, scalings.PositionInterpolation):
         fragment[MAXIMUM] = round(rotation.length / scaling.factor)
+    if isinstance(scaling, scalings.DynamicNtk):
+        # vLLM scales by one base from the first token on, whatever the length is, and
+        # refuses what is longer. So the length is that which the user wants.
+        longest = max(rotation.length, rotation.context)
+        fragment[MAXIMUM] = math.ceil(longest / scaling.factor)
     return fragment
 
 

@@ -65,7 +65,9 @@ def emit(
                 print_line(f"# {emission.target}")
             print_line(emission.text)
             for remark in (*emission.lost, *emission.remarks):
-                say(f"ropelab: {emission.target}: {remark}")
+                # A remark on the runtime of that name names it already.
+                lead = f"{emission.target}: "
+                say(f"ropelab: {lead}{remark.removeprefix(lead)}")
 
         for note in (outcome.note, outcome.replaced):
             if note:
@@ -123,11 +125,15 @@ def ask_for_context(
 
 def describe_observation(scaling: "Scaling") -> str:
     """Say what small trained models did under a scaling; empty if the scaling was not
-    tried.
+    tried, or if it scales nothing.
     """
     from ropelab.cli.observed import describe_scaling
+    from ropelab.math.scaling import DynamicNtk
 
     factor = getattr(scaling, "factor", 1.0)
+    # Dynamic scaling by 1 scales what is longer than the trained length.
+    if factor == 1 and not isinstance(scaling, DynamicNtk):
+        return ""
     return describe_scaling(scaling.name, factor)
 
 

@@ -208,11 +208,16 @@ def find_meant_flag(typed: str, options: Sequence[str]) -> str:
     if typed_flag in options:
         return typed_flag
 
+    is_known = False
     for name, flags in TABLES["flags"].items():
         if _is_word_for(name, typed):
+            is_known = True
             for flag in flags:
                 if f"--{flag}" in options:
                     return f"--{flag}"
+    # A known word that the command has no flag for means none that is spelt like it.
+    if is_known:
+        return ""
 
     is_long = len(typed_flag) > len("--ab")
     longer = [flag for flag in options if is_long and flag.startswith(typed_flag)]

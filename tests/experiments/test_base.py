@@ -478,6 +478,27 @@ def test_longer_contexts_need_more():
     assert more >= 8 * (sizes[-1] - sizes[-2])
 
 
+@pytest.mark.parametrize(
+    ("values", "right"),
+    [
+        ({"head_dim": 128, "kept": 0.75}, (4096 / math.tau) ** (128 / 94)),
+        ({"head_dim": 64, "dropped": (29, 30, 31)}, (4096 / math.tau) ** (64 / 56)),
+        ({"head_dim": 128}, (4096 / math.tau) ** (128 / 126)),
+    ],
+)
+def test_pairs_that_stand_still_are_not_the_slowest(
+    values: dict[str, Any], right: float
+) -> None:
+    theories = run(context=(4096,), formats=("bfloat16",), **values)["theories"]
+    bases = theories.set_index("theory")["base"]
+    assert bases["every pair completes a rotation"] == pytest.approx(right)
+    # The slowest cosine stops to move at a larger base if the slowest pairs stand still.
+    whole = run(context=(4096,), formats=("bfloat16",), head_dim=values["head_dim"])
+    usual = whole["theories"].set_index("theory")["base"]
+    key = "bfloat16: slowest cosine moves"
+    assert (bases[key] > usual[key]) == (len(values) > 1)
+
+
 def test_a_format_loses_the_cosine_before_the_sine():
     float32 = format_named("float32")
     cosine = find_blind_base("cosine", float32, 128, 4096)

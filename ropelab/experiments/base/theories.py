@@ -53,7 +53,7 @@ def judge_theories(
     smallest = bound.smallest_admissible_base
     context = bound.context_tokens
     rows = []
-    for advice in _list_advice(config, bound):
+    for advice in _list_advice(config, similarity, bound):
         texts = [text.format(**advice.words) for text in THEORIES[advice.theory]]
         name, kind, assumes, source = texts
         base = advice.base
@@ -120,10 +120,14 @@ def _judge_advice(
     return "in a gap between windows"
 
 
-def _list_advice(config: BaseConfig, bound: Any) -> Iterator[Advice]:
+def _list_advice(
+    config: BaseConfig, similarity: Similarity, bound: Any
+) -> Iterator[Advice]:
     """Yield what each theory advises at the context of a row of the table `bound`."""
     context = int(bound.context_tokens)
     rotated = config.rotated
+    # Pair i has the exponent 2 i / d. Pairs that are left out turn at no base.
+    slowest_pair = round(max(similarity.exponents, default=0.0) * rotated / 2)
     yield Advice("recommended", bound.recommended_base, {"head": describe_head(bound)})
     yield Advice("stable", bound.stable_base, {"status": bound.status})
     yield Advice("smallest", bound.smallest_admissible_base, {})
@@ -138,7 +142,8 @@ def _list_advice(config: BaseConfig, bound: Any) -> Iterator[Advice]:
             "cosine": f"{config.coherence:g}",
         }
         yield Advice("stability", base, words)
-    yield Advice("rotation", rules.one_rotation_base(rotated, context), {})
+    every_turn = rules.one_rotation_base(rotated, context, slowest_pair)
+    yield Advice("rotation", every_turn, {})
 
     trained = Geometry(rotated, config.train_base, config.train_len)
     yield from _list_extensions(trained, config.test_len or context)
@@ -150,7 +155,9 @@ def _list_advice(config: BaseConfig, bound: Any) -> Iterator[Advice]:
         number_format = format_named(name)
         yield Advice("ceiling", 1 / number_format.epsilon, {"format": name})
         for component in ("cosine", "cosine and sine"):
-            base = find_blind_base(component, number_format, rotated, context)
+            base = find_blind_base(
+                component, number_format, rotated, context, slowest_pair
+            )
             yield Advice("moves", base, {"format": name, "component": component})
 
 
@@ -177,7 +184,11 @@ def _list_extensions(trained: Geometry, target: int) -> Iterator[Advice]:
 
 
 def find_blind_base(
-    component: str, fmt: FloatFormat, rotary_dim: int, length: int
+    component: str,
+    fmt: FloatFormat,
+    rotary_dim: int,
+    length: int,
+    slowest_pair: int | None = None,
 ) -> float:
     """Return the base from which on a format no longer separates the positions length - 1
     and length, by the slowest pair.
@@ -186,18 +197,21 @@ def find_blind_base(
         component: "cosine", or "cosine and sine": the positions are separated if either
             differs.
         fmt: the format of the stored cos and sin.
-        rotary_dim: the rotated features of a head.
+        rotary_dim: the features of a head that could rotate.
         length: the context in tokens.
+        slowest_pair: the slowest pair that rotates; None: the last pair.
 
     Returns:
         The base within 0.2 %; nan if the format separates the positions at all bases up
-        to 1e18, or if there is only one pair, whose frequency is 1 at every base.
+        to 1e18, or if the first pair alone rotates, whose frequency is 1 at every base.
     """
-    if rotary_dim < 4:
+    if slowest_pair is None:
+        slowest_pair = rotary_dim // 2 - 1
+    if slowest_pair < 1:
         return math.nan
 
     # The frequency of the slowest pair at each base, in radians per token: [bases].
-    theta = GRID ** (-(rotary_dim - 2) / rotary_dim)
+    theta = GRID ** (-2 * slowest_pair / rotary_dim)
     cos = np.abs(np.cos(theta * length))
     sin = np.abs(np.sin(theta * length))
 

@@ -103,15 +103,25 @@ def ntk_aware(geometry: Geometry, context: int) -> float:
     return ntk_base(geometry, factor)
 
 
-def one_rotation_base(rotary_dim: int, context: int) -> float:
-    """Return (L'/2pi)^(d/(d-2)).
+def one_rotation_base(
+    rotary_dim: int, context: int, slowest_pair: int | None = None
+) -> float:
+    """Return (L'/2pi)^(d/2i), for all pairs (L'/2pi)^(d/(d-2)).
 
-    At this base the slowest pair rotates exactly once in ``context``.
+    At this base pair i, the slowest one that rotates, rotates exactly once in
+    ``context``.
+
+    Args:
+        rotary_dim: d, the number of features that could rotate.
+        context: L', in tokens.
+        slowest_pair: i; None: the last pair.
     """
-    if rotary_dim < 4:
-        # A single pair rotates by a radian per token, whatever the base.
+    if slowest_pair is None:
+        slowest_pair = rotary_dim // 2 - 1
+    if slowest_pair < 1:
+        # The first pair rotates by a radian per token, whatever the base.
         return math.inf
-    exponent = rotary_dim / (rotary_dim - 2)
+    exponent = rotary_dim / (2 * slowest_pair)
     tokens_per_radian = context / (2 * math.pi)
     return float(tokens_per_radian**exponent)
 
