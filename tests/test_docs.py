@@ -190,6 +190,27 @@ def test_no_list_in_a_sentence_is_empty(file):
     assert not re.findall(r"\w+ [.,;:](?=\s)", prose)
 
 
+INTERVAL = r"-?[\d.]+ \[(-?[\d.]+), (-?[\d.]+)\]"
+# Words that stand before an interval with 0 in it, and words before one without.
+UNDECIDED = rf"(?:not shown to differ|no \w+ is shown)[^.;()]{{0,60}}\({INTERVAL}"
+DECIDED = (
+    rf"(?:higher|lower|worse|better|more|less|leads)[^.;()\[]{{0,60}} by {INTERVAL}"
+)
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/findings.md"])
+def test_what_is_shown_is_what_the_interval_shows(file):
+    """The numbers come from tables and the words from a template, so they can part."""
+    text = " ".join((ROOT / file).read_text().split())
+    found = 0
+    for words, contains_zero in ((UNDECIDED, True), (DECIDED, False)):
+        for match in re.finditer(words, text):
+            low, high = map(float, match.groups())
+            assert (low <= 0 <= high) is contains_zero, match[0]
+            found += 1
+    assert found
+
+
 def test_the_page_of_commands_names_every_command():
     commands = [command.name for command in make_application().registered_commands]
     assert len(commands) > 15
