@@ -850,3 +850,93 @@ def test_frequencies_of_fewer_bits_than_were_measured_are_not_called_precise_eno
     assert "inv_freq rounded, scores" not in answer
     measured = ropelab.precision(formats="bfloat16", length=64, schemes="").answer
     assert "no model was measured" not in measured
+
+
+# One rotation, written as a partly rotated head and as a method with frequencies of 0:
+# 1e16^(-2i/256) is 1e4^(-2i/64).
+PARTLY_ROTATED: dict[str, Any] = {"head_dim": 256, "rotary_dim": 64, "base": 1e4}
+WITH_ZEROS: dict[str, Any] = {
+    "head_dim": 256,
+    "method": "p_rope(p=0.25)",
+    "base": 1e16,
+}
+# The columns whose unit is the deviation of a score, by table.
+OF_SCORES = {
+    "casts": ["rms_score_error", "score_spread", "spread_ci_low", "spread_ci_high"],
+    "spread": ["score_spread"],
+    "limits": ["score_step", "weight_change"],
+    "score_margin": ["score_step", "rounding", "unchanged_fraction"],
+    "scores": ["median_step_ulp", "unchanged_fraction"],
+    "drift": ["rms_score_change"],
+    "neighbours": ["equal_neighbours"],
+}
+
+
+def test_unrotated_features_count_in_scores_however_the_rotation_is_written() -> None:
+    values: dict[str, Any] = {"length": 64, "formats": "bfloat16", "schemes": "rope"}
+    partly = tables_of(**values, **PARTLY_ROTATED)
+    with_zeros = tables_of(**values, **WITH_ZEROS)
+    for name, columns in OF_SCORES.items():
+        # Sums in another order may be rounded to another bfloat16.
+        np.testing.assert_allclose(
+            partly[name][columns], with_zeros[name][columns], rtol=1e-3, atol=1e-9
+        )
+
+    # The rotated part alone has a quarter of the features, and twice these values.
+    alone = tables_of(**values, head_dim=64, base=1e4, components="")
+    angle = "name == 'angle=bfloat16'"
+    spreads = [
+        tables["casts"].query(angle)["score_spread"].item()
+        for tables in (alone, partly)
+    ]
+    assert spreads[0] == pytest.approx(2 * spreads[1])
+    steps = [tables["limits"]["score_step"].iloc[0] for tables in (alone, partly)]
+    assert steps[0] == pytest.approx(2 * steps[1])
+
+
+def test_the_step_of_a_partly_rotated_head_is_that_of_drawn_vectors() -> None:
+    values: dict[str, Any] = {"length": 64, "formats": "bfloat16", "schemes": "rope"}
+    values |= {"components": "", "cast": "angle=bfloat16"}
+    step = tables_of(**values, **PARTLY_ROTATED)["limits"]
+    random = np.random.default_rng(0)
+    queries, keys = random.standard_normal((2, 4000, 256))
+    theta = 1e4 ** (-np.arange(0, 64, 2) / 64)
+
+    def score(distance: int) -> np.ndarray:
+        first, second = queries[:, :32], queries[:, 32:64]
+        cos, sin = np.cos(distance * theta), np.sin(distance * theta)
+        rotated = [first * cos - second * sin, first * sin + second * cos]
+        whole = np.concatenate((*rotated, queries[:, 64:]), axis=1)
+        return (whole * keys).sum(1) / 16
+
+    assert score(9).std() == pytest.approx(1, rel=0.05)
+    drawn = math.sqrt(((score(9) - score(8)) ** 2).mean())
+    assert step["score_step"].iloc[0] == pytest.approx(drawn, rel=0.05)
+
+
+def test_stored_keys_of_a_partly_rotated_head_are_whole_keys() -> None:
+    values: dict[str, Any] = {"length": 64, "schemes": "", "cast": "angle=bfloat16"}
+    values |= {"cache": "q8_0"}
+    partly = tables_of(**values, **PARTLY_ROTATED)["keys"]
+    with_zeros = tables_of(**values, **WITH_ZEROS)["keys"]
+    pd.testing.assert_frame_equal(partly, with_zeros)
+    # 24 rotated features have no blocks of 32, but the head of 96 that is stored has.
+    body.check(config_of(**values, head_dim=96, rotary_dim=24))
+
+
+def test_old_cells_of_partly_rotated_heads_alone_are_not_reused() -> None:
+    values: dict[str, Any] = {"cast": "angle=bfloat16", "against": "float32"}
+    values |= {"cache": "q8_0", "schemes": ""}
+    whole, partly = (
+        {cell.kind: cell.version for cell in body.cells(config_of(**values, **head))}
+        for head in ({"rotary_dim": 64}, {"rotary_dim": 32})
+    )
+    raised = {kind for kind in whole if partly[kind] != whole[kind]}
+    of_scores = {"precision-casts", "precision-drift", "precision-against"}
+    assert raised == of_scores | {"precision-keys"}
+    # Of the encodings only those of RoPE depend on the head.
+    versions = [
+        [cell.version for cell in make_encoding_cells(config_of(rotary_dim=width))]
+        for width in (64, 32)
+    ]
+    assert versions == [[5, 5], [5, 6]]

@@ -214,8 +214,8 @@ def compare_scores(
     offset = config.offset
     queries = scores.sample_positions(offset, config.length, QUERIES)
     keys = scores.draw_earlier_keys(queries, offset, config.seed)
-    pairs = chain.spectrum.pairs
-    vectors = scores.draw(config.draws, pairs, "random", config.seed)
+    head_pairs = chain.spectrum.head_pairs
+    vectors = scores.draw(config.draws, head_pairs, "random", config.seed)
 
     unrounded = Chain(CastPlan(), chain.spectrum)
     exact_scores = scores.compute_scores(unrounded, vectors, queries, keys)

@@ -129,7 +129,7 @@ def measure_encodings(
     # query changes least there.
     distances = np.append(0, list_powers_below(config.length))
     margins = scores.measure_score_margins(
-        spectrum.inv_freq, formats, distances, config.draws, config.seed
+        spectrum.head_frequencies, formats, distances, config.draws, config.seed
     )
     pairs = _list_pairs(config, spectrum, formats)
     tables = {
@@ -342,7 +342,7 @@ def _list_limits(
     such a change raises the attention weight of one of two neighbouring keys over the
     other.
     """
-    step = scores.compute_typical_step(spectrum.inv_freq)
+    step = scores.compute_typical_step(spectrum.head_frequencies)
     rows = []
     for fmt in formats:
         kept_period = neighbours.find_longest_kept_period(
@@ -445,7 +445,7 @@ def _list_score_steps(
     distances = list_powers_below(config.length)
     tables = []
     for alignment in ("random", "aligned"):
-        drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
+        drawn = scores.draw(config.draws, spectrum.head_pairs, alignment, config.seed)
         # Both are [draws, distances].
         scores_here, scores_next = scores.compute_neighbouring_scores(
             spectrum, drawn, distances

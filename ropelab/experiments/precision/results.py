@@ -85,9 +85,9 @@ def check(config: PrecisionConfig) -> None:
     if config.explain is not None:
         make_explain_table(config, config.explain, read_implementations(config))
     for text in config.cache:
-        # Stored keys have only the features that rotate.
+        # A cache stores whole keys, with the features that do not rotate.
         key_format = parse_keys(text)
-        key_format.check(config.rotated)
+        key_format.check(config.head_dim)
 
 
 def cells(config: PrecisionConfig) -> list[Cell]:

@@ -82,7 +82,7 @@ def make_cell(
         inputs: what the function gets besides the config.
         seconds: processor time, without scores.
         memory: bytes, without scores and libraries.
-        scores: the number of partial scores, see `count_scores`.
+        scores: the number of partial scores, see `count_scores`; 0 if the cell has none.
         about: kind, title, function and version of the cell.
     """
     resources = Resources(
@@ -90,7 +90,15 @@ def make_cell(
         memory_bytes=int(LIBRARY_BYTES + memory + scores * BYTES_PER_SCORE),
     )
     fields = config.model_dump(mode="json", include=set(field_names))
-    return PrecisionCell(inputs={**fields, **inputs}, resources=resources, **about)
+    version = about.pop("version", PrecisionCell.version)
+    is_partly_rotated = config.rotated < config.head_dim
+    if scores and "rotary_dim" in fields and is_partly_rotated:
+        # Cells of earlier releases counted only the rotated part of such a head as its
+        # score, and are not reused. Those of other heads keep their version.
+        version += 1
+    return PrecisionCell(
+        inputs={**fields, **inputs}, resources=resources, version=version, **about
+    )
 
 
 def make_spectrum(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
@@ -113,7 +121,7 @@ def make_spectrum(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
         raise InputError(
             f"no pair of {config.rotated} features rotates under {config.method}"
         )
-    return Spectrum(plan.inv_freq, config.base, config.rotated)
+    return Spectrum(plan.inv_freq, config.base, config.rotated, config.head_dim)
 
 
 def list_formats(config: PrecisionConfig) -> list[str]:

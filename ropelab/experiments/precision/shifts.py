@@ -79,7 +79,9 @@ def measure_drift(
     for name, label in plans:
         chain = Chain(parse_cast(label), spectrum)
         for alignment in ("random", "aligned"):
-            drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
+            drawn = scores.draw(
+                config.draws, spectrum.head_pairs, alignment, config.seed
+            )
             # [shifts, draws, distances]
             errors = scores.measure_shift_errors(
                 chain, drawn, config.offset, distances, shifts

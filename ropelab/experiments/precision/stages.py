@@ -207,8 +207,8 @@ def _measure_plans_of_phase(
     length = config.length
     queries = scores.sample_positions(offset, length, QUERIES)
     keys = scores.draw_earlier_keys(queries, offset, config.seed)
-    pairs = phase_chain.spectrum.pairs
-    vectors = scores.draw(config.draws, pairs, "random", config.seed)
+    head_pairs = phase_chain.spectrum.head_pairs
+    vectors = scores.draw(config.draws, head_pairs, "random", config.seed)
     unrounded = Chain(CastPlan(), phase_chain.spectrum)
     exact_scores = scores.compute_scores(unrounded, vectors, queries, keys)
 

@@ -38,7 +38,7 @@ def make_keys_cell(config: PrecisionConfig) -> PrecisionCell:
         function=measure_keys,
         inputs={"stored": labels},
         seconds=0.0,
-        scores=len(labels) * len(OFFSETS) * RANDOM_KEYS * config.rotated / 2,
+        scores=len(labels) * len(OFFSETS) * RANDOM_KEYS * config.head_dim / 2,
     )
 
 

@@ -70,10 +70,31 @@ class Spectrum:
     # are None, the frequencies are not powers of a base, and are rounded once.
     base: float | None = None
     rotary_dim: int | None = None
+    # Features of the head. None: all of them rotate, so that the pairs are the head.
+    head_dim: int | None = None
 
     @property
     def pairs(self) -> int:
+        """The number of pairs that have a frequency."""
         return self.inv_freq.size
+
+    @property
+    def head_pairs(self) -> int:
+        """The number of pairs of the head, with those that do not rotate."""
+        if self.head_dim is None:
+            return self.pairs
+        return self.head_dim // 2
+
+    @property
+    def rotated_share(self) -> float:
+        """The share of the head that has a frequency."""
+        return self.pairs / self.head_pairs
+
+    @property
+    def head_frequencies(self) -> Float[np.ndarray, " head_pairs"]:
+        """The frequencies of the whole head. A pair that does not rotate has 0."""
+        unrotated = np.zeros(self.head_pairs - self.pairs)
+        return np.concatenate((self.inv_freq, unrotated))
 
     @cached_property
     def exponents(self) -> Float[np.ndarray, "pairs"]:

@@ -44,8 +44,8 @@ class PositionEncoding:
 
     cos, sin: only the cosine or only the sine of one pair.
     pair, vector: cosine and sine, of one pair or of many pairs.
-    score: the mean of cos over the pairs. This is the attention score of two equal unit
-        vectors at that distance.
+    score: the mean of cos over the pairs of the head, of which those that do not rotate
+        have cos 1. This is the attention score of two equal unit vectors at that distance.
     angle: the stored angles, which tell as much as an unrounded table of cos and sin.
     """
 
@@ -85,7 +85,9 @@ class PositionEncoding:
             angles = self.chain.angles(positions, chosen)[0]
             total = total + np.cos(angles)
 
-        mean = total / len(pairs)
+        spectrum = self.chain.spectrum
+        unrotated = spectrum.head_pairs - spectrum.pairs
+        mean = (total + unrotated) / (len(pairs) + unrotated)
         return mean[None]
 
     @property

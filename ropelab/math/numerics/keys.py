@@ -355,16 +355,18 @@ def key_errors(
 ) -> KeyErrors:
     """Return the errors of random keys at drawn positions below `length`.
 
-    `offset` is added to the first feature of the slowest pairs, in deviations.
+    A key has all features of the head, since a cache stores it whole. `offset` is added
+    to the first feature of the slowest pairs, in deviations. Of a partly rotated head the
+    slowest pairs are those that do not rotate.
     """
     random = np.random.default_rng(seed)
-    pairs = spectrum.pairs
+    pairs = spectrum.head_pairs
     # [keys, first and second feature of a pair, pairs]
     keys, queries = random.standard_normal((2, RANDOM_KEYS, 2, pairs))
     slow_pairs = max(1, pairs // 8)
     keys[:, 0, -slow_pairs:] += offset
     positions = np.floor(random.random(RANDOM_KEYS) * length)
-    chain = Chain(CastPlan(), spectrum)
+    chain = Chain(CastPlan(), Spectrum(spectrum.head_frequencies))
 
     def rotate(
         vectors: Float[np.ndarray, "n 2 pairs"],

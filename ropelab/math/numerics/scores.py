@@ -14,7 +14,8 @@ D + 1 a score changes by
 
     sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
 
-which is computed in this form, since a difference of two scores would lose digits. For
+which is computed in this form, since a difference of two scores would lose digits. Here d
+counts the features of the whole head, and a pair that does not rotate has theta_i = 0. For
 vectors of length sqrt(d) the change is at most sqrt(d) max_i 2 |sin(theta_i / 2)|. The
 two vectors that reach this are in one pair, at right angles.
 """
@@ -94,16 +95,38 @@ def compute_scores(
     query_positions: Positions,
     key_positions: Positions,
 ) -> Float[np.ndarray, "draws n"]:
-    """Return the score of every drawn query and key, at each of n pairs of positions."""
+    """Return the score of every drawn query and key, at each of n pairs of positions.
+
+    Draws have the features of the whole head. Those beyond the pairs of the spectrum do
+    not rotate.
+    """
     # Products and sums of the rotation are rounded to the plan's format `rotation`, and
     # the rotated vectors and the score, which is divided by sqrt(d), to its `score`.
     q1, q2 = _rotate(chain, draws.query, query_positions)
     k1, k2 = _rotate(chain, draws.key, key_positions)
     product = (q1 * k1 + q2 * k2).sum(1)  # over the pairs: [draws, n]
+    if chain.spectrum.rotated_share < 1:
+        product = product + _multiply_unrotated(chain, draws)
 
-    head_dim = 2 * chain.spectrum.pairs
+    head_dim = 2 * chain.spectrum.head_pairs
     score = product / math.sqrt(head_dim)
     return round_to(score, chain.plan.score)
+
+
+def _multiply_unrotated(chain: Chain, draws: Draws) -> Float[np.ndarray, "draws 1"]:
+    """Return the part of q.k that is from the features that do not rotate.
+
+    No stage of the rotation touches these features. They are rounded only as parts of a
+    query or a key.
+    """
+    pairs = chain.spectrum.pairs
+    score_format = chain.plan.score
+    product = np.zeros((len(draws.query[0]), 1))
+    for query, key in zip(draws.query, draws.key, strict=True):
+        stored_query = round_to(query[:, pairs:], score_format)
+        stored_key = round_to(key[:, pairs:], score_format)
+        product += (stored_query * stored_key).sum(1)
+    return product
 
 
 def _rotate(
@@ -113,7 +136,8 @@ def _rotate(
 ) -> tuple[Rotated, Rotated]:
     """Rotate features to positions, rounded as code in the formats of the plan does."""
     cos, sin = chain.table(positions)  # [pairs, n]
-    first, second = features
+    pairs = chain.spectrum.pairs
+    first, second = (feature[:, :pairs] for feature in features)
     rotation_format = chain.plan.rotation
     score_format = chain.plan.score
 

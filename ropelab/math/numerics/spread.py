@@ -7,13 +7,15 @@ the standard deviation of the score over the places, at one distance.
 An implementation stores z_i(m) = cos + i sin of pair i at position m. The score of a
 query at m and a key at m - D is the sum over pairs of Re(a_i z_i(m) conj z_i(m - D)),
 divided by sqrt(d), where a_i is the product of the key's features and the conjugate of
-the query's. For standard normal features the variance of the score is the mean over
-pairs of |z_i(m) conj z_i(m - D)|^2, which is 1 without rounding. The part of this
+the query's, and d is the number of features of the whole head. A pair that does not
+rotate has z_i(m) = 1. For standard normal features the variance of the score is the mean
+over pairs of |z_i(m) conj z_i(m - D)|^2, which is 1 without rounding. The part of this
 variance that comes from the place m is
 
     spread(D)^2 = mean over pairs of the variance over m of z_i(m) conj z_i(m - D).
 
-This formula needs only the stored table, so that no vector is drawn.
+This formula needs only the stored table, so that no vector is drawn. The mean is over all
+pairs of the head. Those that do not rotate have no variance.
 
 Where every z has length 1, the variance of a pair is
 
@@ -153,7 +155,8 @@ class SpreadMeter:
         random = np.random.default_rng((self.seed, distance))
         places = self._draw_places(random, distance, PLACES_AT_ONE_DISTANCE)
         squares = self._square_deviations(places, distance)
-        return _take_roots(average_samples(squares.mean(0)))
+        means = squares.mean(0) * self.chain.spectrum.rotated_share
+        return _take_roots(average_samples(means))
 
     def _estimate_stored_variance(self) -> Interval:
         """Return the mean over distances of the variance of a score.
@@ -175,7 +178,7 @@ class SpreadMeter:
         for distance in distances.astype(int).tolist():
             places = self._draw_places(random, distance, PLACES)
             squares = self._square_deviations(places, distance)
-            variances.append(squares.mean())
+            variances.append(squares.mean() * self.chain.spectrum.rotated_share)
         return average_samples(np.array(variances))
 
     def _draw_places(
@@ -214,7 +217,8 @@ class SpreadMeter:
         return cos + 1j * sin
 
     def _compute_every_distance(self) -> Variances:
-        """Return the mean over pairs of the variance, for distances 1 to the farthest.
+        """Return the mean of the variance over the pairs of the head, for distances 1 to
+        the farthest.
 
         Write z(m) = exp(i m theta) (1 + s(m)), where s is the slip of the query, and s'
         for the slip of the key at m - D. Rotating by the constant exp(-i D theta) changes no
@@ -271,7 +275,7 @@ class SpreadMeter:
             sums += fft.irfft(excess_power, size)[1 : self.farthest + 1]
         total = sums / counts - squared_means
         total[total < NOISE * sums_of_squares / counts] = 0
-        self._variances = np.maximum(total / self.chain.spectrum.pairs, 0.0)
+        self._variances = np.maximum(total / self.chain.spectrum.head_pairs, 0.0)
         return self._variances
 
     def _compute_slip(
@@ -336,13 +340,14 @@ class SpreadMeter:
         distances = np.arange(1, self.farthest + 1)
         angles = np.outer(self.chain.spectrum.inv_freq, distances)
         squares = 2 - 2 * np.cos(angles)
-        return math.sqrt(float(squares.mean()))
+        mean = float(squares.mean()) * self.chain.spectrum.rotated_share
+        return math.sqrt(mean)
 
     @np.errstate(invalid="ignore", over="ignore")
     def _measure_variance_after_table(self) -> Interval:
         """Return the variance that rounding of the rotation and of the score adds."""
         random = np.random.default_rng(self.seed)
-        pairs = self.chain.spectrum.pairs
+        pairs = self.chain.spectrum.head_pairs
 
         added_variances = []
         for group in range(GROUPS):
