@@ -26,6 +26,8 @@ from ropelab.experiments.precision import PrecisionConfig, stages
 from ropelab.experiments.precision import results as body
 from ropelab.experiments.precision.encodings import make_encoding_cells
 from ropelab.experiments.precision.neighbours import state_limits
+from ropelab.experiments.precision.plans import STAGE_FORMATS, list_entries
+from ropelab.experiments.precision.summary import choose_formats
 from ropelab.lab import Lab
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.models import MODELS
@@ -940,3 +942,62 @@ def test_old_cells_of_partly_rotated_heads_alone_are_not_reused() -> None:
         for width in (64, 32)
     ]
     assert versions == [[5, 5], [5, 6]]
+
+
+@pytest.mark.parametrize(
+    "formats",
+    ["float32,float16,bfloat16", "bf16,fp32,fp16", ["float16", "float32", "bfloat16"]],
+)
+def test_formats_that_are_typed_are_the_only_ones_in_any_order(formats: Any) -> None:
+    config = config_of(formats=formats)
+    stages_of_run = [entry for entry in list_entries(config) if entry.kind == "stage"]
+    assert len(stages_of_run) == 3 * 6
+    assert {entry.format for entry in stages_of_run} == set(config.formats)
+    assert set(config.formats) == {"float32", "float16", "bfloat16"}
+
+
+def test_every_format_that_is_typed_is_judged_alike_in_any_order() -> None:
+    orders = ("float32,float16,bfloat16", "bfloat16,float16,float32")
+    verdicts = []
+    for formats in orders:
+        values: dict[str, Any] = {"formats": formats, "length": 512, "schemes": ""}
+        tables = tables_of(**values)
+        verdicts.append(body.answer(tables))
+        # The short table shows them in the order in which they were typed.
+        short = body.summary(tables)
+        spreads = [f"{name} score_spread" for name in formats.split(",")]
+        assert list(short.columns[1:4]) == spreads
+    assert verdicts[0] == verdicts[1]
+    assert mentions(verdicts[0], "float32 is precise enough", "at every stage")
+    for name in ("float16", "bfloat16"):
+        assert f"{name} is precise enough for RoPE unless" in verdicts[0]
+        assert f"to {name} makes a score vary" in verdicts[0]
+
+
+def test_six_formats_that_are_typed_are_judged_and_shown_all() -> None:
+    values: dict[str, Any] = {"formats": STAGE_FORMATS, "length": 64, "schemes": ""}
+    tables = tables_of(**values)
+    assert choose_formats(tables) == list(STAGE_FORMATS)
+    text = body.answer(tables)
+    for name in STAGE_FORMATS:
+        verdict = re.compile(
+            rf"\b{name} is (not )?precise enough for RoPE", re.IGNORECASE
+        )
+        assert verdict.search(text), name
+
+
+def test_without_formats_one_is_judged_and_a_stored_run_is_read_as_it_was() -> None:
+    untyped = config_of()
+    assert untyped == config_of(formats=["float32", "float16", "bfloat16"])
+    assert not untyped.only_formats
+    assert "only_formats" not in untyped.model_dump(mode="json")
+    rounded = {entry.format for entry in list_entries(untyped)}
+    assert rounded == set(STAGE_FORMATS)
+
+    # A typed run has another name, and asks for itself again.
+    typed = config_of(formats="float32,float16,bfloat16")
+    assert typed.model_dump(mode="json")["only_formats"]
+    assert config_of(**typed.model_dump(exclude_none=True)) == typed
+    named = body.suggest_command(typed, {})
+    assert "--preset all" in named
+    assert "--only-formats" not in named

@@ -8,7 +8,7 @@ import pytest
 
 import ropelab
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.axes import compute_axes
+from ropelab.experiments.precision.axes import compute_axes, state_axes
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from tests.texts import mentions
@@ -96,3 +96,15 @@ def test_the_command_says_what_is_lost() -> None:
 def test_axes_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         build(PrecisionConfig, {**TOWER, **change})
+
+
+def test_axes_name_the_stages_of_the_formats_that_are_typed() -> None:
+    values: dict[str, Any] = {
+        **QWEN,
+        "formats": "float8_e5m2",
+        "axis_lengths": (64,) * 3,
+    }
+    config = build(PrecisionConfig, values)
+    clauses = state_axes(compute_axes(config), ["float8_e5m2"])
+    assert "no angle is wrong" not in clauses[0]
+    assert mentions(clauses[0], "64 positions of time", "float8_e5m2 for position")

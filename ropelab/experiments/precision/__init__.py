@@ -33,6 +33,7 @@ from ropelab.runs.config import (
 )
 from ropelab.runs.errors import check_known
 from ropelab.runs.sentences import write_number
+from ropelab.runs.spelling import read_formats
 
 CANNOT_SHOW = (
     "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And"
@@ -98,6 +99,14 @@ class PrecisionConfig(Config):
     )
     formats: Formats = Field(
         ("float32", "float16", "bfloat16"), description="formats beside float64"
+    )
+    # Without it the default formats stand for "not given": encodings are then stored in
+    # them, and single stages are rounded to further formats as well. A list of other
+    # formats needs no such mark.
+    only_formats: bool = Field(
+        False,
+        exclude_if=lambda is_marked: not is_marked,
+        description="round single stages to formats alone, also to the default ones",
     )
     cast: str = Field("", description="casts, such as inv_freq=bfloat16,table=float16")
     preset: Names = Field(
@@ -168,6 +177,29 @@ class PrecisionConfig(Config):
         """Take the fields that are not given from the facts about `model`."""
         return fill_from_model(values, {"length": "promised_len"})
 
+    @model_validator(mode="before")
+    @classmethod
+    def _mark_typed_formats(cls, values: Any) -> Any:
+        """Set `only_formats` where the default formats were typed, in any order.
+
+        The config of a stored run has the default formats as a list in their order,
+        whether or not they were typed. Such a list is left as it is.
+        """
+        if not isinstance(values, dict) or "only_formats" in values:
+            return values
+        names_implementations = values.get("cast") or values.get("preset")
+        if "formats" not in values or names_implementations:
+            return values
+
+        default = cls.model_fields["formats"].default
+        given = values["formats"]
+        names = read_formats(given)
+        if not isinstance(names, tuple) or set(names) != set(default):
+            return values
+        if not isinstance(given, str) and names == default:
+            return values
+        return {**values, "only_formats": True}
+
     @property
     def scope(self) -> str:
         """The conditions of the answer, in words."""
@@ -190,6 +222,8 @@ class PrecisionConfig(Config):
         idle_fields = {}
         if self.explain is None:
             idle_fields["explain_pair"] = "--explain"
+        if self.cast or self.preset:
+            idle_fields["only_formats"] = "single stages, without --cast and --preset"
         if "sinusoidal" not in self.schemes:
             idle_fields["model_dim"] = "--schemes sinusoidal"
         if "single" not in self.schemes:

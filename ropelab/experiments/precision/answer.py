@@ -22,6 +22,8 @@ from ropelab.experiments.precision.summary import (
     choose_formats,
     find_cure,
     list_implementations,
+    list_stages,
+    names_formats,
     write_spread_of,
 )
 from ropelab.math.numerics.casts import parse_cast
@@ -53,7 +55,7 @@ def answer(tables: Tables) -> str:
     else:
         clauses = [
             *compare_frequencies(tables),
-            *_judge_stages(casts),
+            *_judge_stages(tables),
             _state_float32_angles(casts),
             *state_losses(tables["reductions"]),
             *state_limits(tables),
@@ -64,7 +66,7 @@ def answer(tables: Tables) -> str:
     if "keys" in tables:
         clauses.append(_state_key_errors(tables["keys"]))
     if "axes" in tables:
-        clauses += state_axes(tables["axes"])
+        clauses += state_axes(tables["axes"], choose_formats(tables))
 
     # All rows have the same method. The column `factor_from` has words, such as
     # "8192 / 4096 tokens", if nobody typed the factor.
@@ -81,7 +83,8 @@ def suggest_command(config: PrecisionConfig, tables: Tables) -> str:
     """
     if config.preset or config.cast:
         return "ropelab check mymodule:make_rope --config config.json"
-    return config.replace(preset=("all",)).command("precision")
+    # Where implementations are judged, no single stage is rounded.
+    return config.replace(preset=("all",), only_formats=False).command("precision")
 
 
 # Implementations
@@ -147,13 +150,30 @@ def _state_equal_positions(implementations: pd.DataFrame) -> Iterator[str]:
 # Stages
 
 
-def _judge_stages(casts: pd.DataFrame) -> Iterator[str]:
-    """Say for which stages one format is precise enough: no model would notice that the
-    stage is rounded to it.
+def _judge_stages(tables: Tables) -> Iterator[str]:
+    """Say for which stages each format that the user names is precise enough. If the user
+    names none, only the first of the formats that models are trained in is judged.
     """
-    stages = casts[casts["kind"] == "stage"]
-    fmt = choose_formats(stages)[0]
-    stages = stages[stages["format"] == fmt]
+    formats = choose_formats(tables)
+    if not names_formats(tables):
+        formats = formats[:1]
+    # The finest format comes first, in whatever order they were typed.
+    formats.sort(key=lambda name: (-FORMATS[name].precision, name))
+    # Of several formats, each clause says which one it is about.
+    to_formats = [f" to {name}" for name in formats] if len(formats) > 1 else [""]
+
+    stages = list_stages(tables["casts"])
+    for fmt, to_format in zip(formats, to_formats, strict=True):
+        yield from _judge_format(stages[stages["format"] == fmt], fmt, to_format)
+
+
+def _judge_format(stages: pd.DataFrame, fmt: str, to_format: str) -> Iterator[str]:
+    """Say for which stages a format is precise enough: no model would notice that the
+    stage is rounded to it.
+
+    `stages` are the rows of the format. `to_format` is the format after the word
+    "rounding", empty if only one is judged.
+    """
     noticed, unnoticed = _split_by_spread(stages)
     # Inverse frequencies of fewer bits than those of bfloat16 are another rotation, and
     # no model was measured with them.
@@ -193,13 +213,13 @@ def _judge_stages(casts: pd.DataFrame) -> Iterator[str]:
     varying = noticed.dropna(subset=SPREAD)
     if len(varying):
         yield (
-            f"rounding {_list_spreads(varying, 'stage')} makes a score vary with position,"
-            " by that share of its standard deviation"
+            f"rounding {_list_spreads(varying, 'stage')}{to_format} makes a score vary"
+            " with position, by that share of its standard deviation"
         )
     if len(unnoticed):
         words = [STAGE_WORDS.get(stage, stage) for stage in unnoticed["stage"]]
         yield (
-            f"with only {join_names(words, 'or')} rounded,"
+            f"with only {join_names(words, 'or')} rounded{to_format},"
             f" {_describe_unnoticed(unnoticed)}"
         )
 

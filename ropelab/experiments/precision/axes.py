@@ -8,14 +8,14 @@ though it may lose some.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.plans import TRAINING_FORMATS, list_entries
+from ropelab.experiments.precision.plans import list_entries
 from ropelab.experiments.precision.shared import make_spectrum
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.angle_errors import wrap_angle
@@ -135,13 +135,15 @@ def measure_axis(
     }
 
 
-def state_axes(table: pd.DataFrame) -> list[str]:
-    """Say for each axis which rounded stages or implementations make angles wrong."""
+def state_axes(table: pd.DataFrame, formats: Sequence[str]) -> list[str]:
+    """Say for each axis which stages, rounded to some formats, or which implementations
+    make angles wrong.
+    """
     clauses = []
     for (axis, positions), rows in table.groupby(["axis", "positions"], sort=False):
         wrong_rows = rows[rows["first_position_over_tolerance"].notna()]
         causes = []
-        for fmt in TRAINING_FORMATS:
+        for fmt in formats:
             stages = wrong_rows[wrong_rows["format"] == fmt]
             if len(stages):
                 first_position = stages["first_position_over_tolerance"].min()

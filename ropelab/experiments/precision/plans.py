@@ -74,7 +74,8 @@ def _list_stages(config: PrecisionConfig) -> list[Entry]:
     """
     default = PrecisionConfig.model_fields["formats"].default
     formats = list(STAGE_FORMATS)
-    if config.formats != default:
+    # The order of formats decides nothing.
+    if config.only_formats or set(config.formats) != set(default):
         exact, *formats = list_formats(config)
         assert exact == "float64", "the format of exact stages comes first"
 

@@ -45,7 +45,7 @@ def summary(tables: Tables) -> pd.DataFrame:
         neighbours = list_neighbours(tables)
         if len(neighbours):
             return neighbours
-        return _shorten_stages(casts)
+        return _shorten_stages(tables)
 
     short_names = {
         "name": "plan",
@@ -78,7 +78,7 @@ def make_further_tables(tables: Tables) -> dict[str, pd.DataFrame]:
     short_tables = {}
     summary_is_of_encodings = len(list_neighbours(tables)) > 0
     if list_implementations(casts).empty and summary_is_of_encodings:
-        short_tables["casts"] = _shorten_stages(casts)
+        short_tables["casts"] = _shorten_stages(tables)
     short_tables["reductions"] = list_losses(tables["reductions"])
     if "against" in tables:
         short_tables["against"] = shorten_against(tables["against"])
@@ -87,15 +87,15 @@ def make_further_tables(tables: Tables) -> dict[str, pd.DataFrame]:
     return short_tables
 
 
-def _shorten_stages(casts: pd.DataFrame) -> pd.DataFrame:
+def _shorten_stages(tables: Tables) -> pd.DataFrame:
     """Return a row for each single stage that is rounded while all others are exact.
 
     For each format there is a column of spreads, and then for each format a column of
     the first position with a wrong angle.
     """
-    stages = casts[casts["kind"] == "stage"]
+    stages = list_stages(tables["casts"])
     rows_by_format = {}
-    for name in choose_formats(stages):
+    for name in choose_formats(tables):
         rows = stages[stages["format"] == name]
         # The rows are put into the order of STAGES.
         rows_by_format[name] = rows.set_index("stage").loc[list(STAGES)]
@@ -113,16 +113,31 @@ def _shorten_stages(casts: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def choose_formats(stages: pd.DataFrame) -> list[str]:
-    """Return the formats to show: the formats that the user names. If the user names
-    none, so that all six of STAGE_FORMATS were measured, return the formats that models
-    are trained in.
+def list_stages(casts: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows in which a single stage is rounded."""
+    return casts[casts["kind"] == "stage"]
+
+
+def names_formats(tables: Tables) -> bool:
+    """Return True if the user names the formats to which single stages are rounded.
+
+    If the user names none, stages are rounded to STAGE_FORMATS, and whole
+    implementations, whose shifted scores are in `drift`, only to some of them.
     """
-    measured = stages["format"].unique().tolist()
-    if len(measured) < len(STAGE_FORMATS):
-        return measured
-    of_training = [name for name in TRAINING_FORMATS if name in measured]
-    return of_training or measured
+    measured = set(list_stages(tables["casts"])["format"])
+    plans = set(tables["drift"]["name"])
+    return (
+        measured != set(STAGE_FORMATS) or {f"all {name}" for name in measured} <= plans
+    )
+
+
+def choose_formats(tables: Tables) -> list[str]:
+    """Return the formats to show: the formats that the user names, or else the formats
+    that models are trained in.
+    """
+    if names_formats(tables):
+        return list_stages(tables["casts"])["format"].unique().tolist()
+    return list(TRAINING_FORMATS)
 
 
 def list_implementations(casts: pd.DataFrame) -> pd.DataFrame:
