@@ -170,7 +170,7 @@ def _replace_flags(arguments: Sequence[str], options: Sequence[str]) -> list[str
     """
     meant = []
     flag = ""
-    for word in arguments:
+    for word, next_word in pairwise([*arguments, ""]):
         name, equals, value = word.partition("=")
         if not _is_flag(word):
             meant.append(_write_format(flag, word))
@@ -181,7 +181,10 @@ def _replace_flags(arguments: Sequence[str], options: Sequence[str]) -> list[str
             flag = find_meant_flag(name, options)
             if not flag and name in NEEDLESS:
                 continue
-            flag = flag or name
+            # A flag for one seed takes no list of them.
+            is_list = "," in (value if equals else next_word)
+            if not flag or (flag == "--seed" and is_list):
+                flag = name
         meant.append(f"{flag}{equals}{_write_format(flag, value)}")
     return meant
 

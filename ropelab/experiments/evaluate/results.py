@@ -257,7 +257,9 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     )
     methods = config.parsed_methods()
     geometry = config.facts.geometry()
-    tables |= make_casts_table(config, methods, geometry, tables["comparisons"])
+    tables |= make_casts_table(
+        config, methods, geometry, tables["comparisons"], config.facts.head_dim
+    )
     tables |= make_divergence_tables(list_divergence_cells(config), values)
     tables["recommendation"] = make_recommendation(config, tables)
     return {"model": make_model_table(config), **tables}

@@ -46,6 +46,8 @@ class ModelFacts:
     claimed_len: int
     # The base before any scaling.
     base: float
+    # The features of a head from which a score comes, and those of them that rotate.
+    head_dim: int
     rotary_dim: int
     # The name of the scaling in the checkpoint; `default` if there is none.
     rope_type: str
@@ -95,6 +97,7 @@ def _make_facts(text: Any, rope: dict[str, Any]) -> ModelFacts:
         train_len=int(train_len),
         claimed_len=text.max_position_embeddings,
         base=float(rope.get("rope_theta") or 10000.0),
+        head_dim=_find_head_dim(text),
         rotary_dim=_find_rotary_dim(text, rope),
         rope_type=rope_type,
         windows=tuple(sorted(set(windows))),
@@ -175,6 +178,17 @@ def _find_rotary_dim(text: Any, rope: dict[str, Any]) -> int:
     rotary_head_dim = latent_dim or head_dim(full_layers)
     share = rope.get("partial_rotary_factor") or 1.0
     return int(rotary_head_dim * share)
+
+
+def _find_head_dim(text: Any) -> int:
+    """Return the number of features of a head, rotated or not."""
+    full_layers = find_full_layers(text)
+    # A head of latent attention has two parts, of which one rotates.
+    rotated_part = getattr(full_layers, "qk_rope_head_dim", None)
+    if rotated_part:
+        other_part = getattr(full_layers, "qk_nope_head_dim", None) or 0
+        return int(rotated_part) + int(other_part)
+    return int(head_dim(full_layers))
 
 
 def list_layer_windows(text: Any) -> list[int]:

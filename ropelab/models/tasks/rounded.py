@@ -95,8 +95,12 @@ def make_casts_table(
     methods: Sequence[Method],
     geometry: Geometry,
     comparisons: pd.DataFrame,
+    head_dim: int | None = None,
 ) -> Tables:
-    """Return `casts` for the methods on frequencies; nothing without a rounding."""
+    """Return `casts` for the methods on frequencies; nothing without a rounding.
+
+    `head_dim` are the features of a head; None: all of them rotate.
+    """
     scalings: dict[tuple[str, float], Scaling] = {(AS_SHIPPED, 1.0): Unscaled()}
     for method in methods:
         if isinstance(method, Scaled):
@@ -107,7 +111,9 @@ def make_casts_table(
         method_and_factor: tuple[str, float], rounding: Rounding, length: int
     ) -> tuple[float, float]:
         inv_freq = scalings[method_and_factor].plan(geometry, length).inv_freq
-        spectrum = Spectrum(inv_freq, geometry.base, geometry.rotary_dim)
+        spectrum = Spectrum(
+            inv_freq, geometry.base, geometry.rotary_dim, head_dim=head_dim
+        )
         return _predict_errors(rounding, spectrum, length)
 
     records = []
@@ -181,11 +187,11 @@ def _predict_errors(
     The error of a score is NaN for a format of keys in blocks that do not fit the head.
     """
     if rounding.keys is not None:
-        # Keys are rotated exactly. The prediction is for a head whose features all rotate.
+        # Keys are rotated exactly, and stored with the features that do not rotate.
         angle_error = 0.0
-        rotated_features = 2 * spectrum.pairs
+        features = 2 * spectrum.head_pairs
         has_blocks = rounding.keys.shared == "block"
-        if has_blocks and rotated_features % BLOCK != 0:
+        if has_blocks and features % BLOCK != 0:
             return angle_error, float("nan")
         errors = key_errors(rounding.keys, spectrum, length, SEED)
         return angle_error, errors.score

@@ -50,6 +50,23 @@ def test_length_base_and_width(tmp_path, model_type, changes, expected):
     assert (found.train_len, found.base, found.rotary_dim) == expected
 
 
+@pytest.mark.parametrize(
+    ("model_type", "changes", "expected"),
+    [
+        ("llama", {}, 16),
+        ("gpt_neox", {"rotary_pct": 0.25, "head_dim": None}, 8),
+        ("minimax_m2", {"rotary_dim": 8}, 16),
+        (
+            "deepseek_v3",
+            DEEPSEEK,
+            DEEPSEEK["qk_nope_head_dim"] + DEEPSEEK["qk_rope_head_dim"],
+        ),
+    ],
+)
+def test_a_score_comes_from_the_whole_head(tmp_path, model_type, changes, expected):
+    assert facts(tmp_path, model_type, **changes).head_dim == expected
+
+
 def test_the_trained_length_may_stand_beside_the_scaling(tmp_path):
     """Phi-3: original_max_position_embeddings at the top level of config.json."""
     values = {"model_type": "phi3", **config("phi3", head_dim=None).to_dict()}
