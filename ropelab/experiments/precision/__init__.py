@@ -193,7 +193,11 @@ class PrecisionConfig(Config):
 
         default = cls.model_fields["formats"].default
         given = values["formats"]
-        names = read_formats(given)
+        try:
+            names = read_formats(given)
+        except ValueError:
+            # The field itself says what is wrong with it, by its name.
+            return values
         if not isinstance(names, tuple) or set(names) != set(default):
             return values
         if not isinstance(given, str) and names == default:
