@@ -419,6 +419,7 @@ def find_losses(
                 unread.append(f"{name} was not asked: {reading.problem}")
             continue
 
+        reached = main_spec.length
         # vLLM serves longrope at its original length by default. Its text always has
         # the flag --max-model-len, which the reading of the file does not know.
         has_default_length = (
@@ -435,7 +436,6 @@ def find_losses(
         ]
         # Dynamic scaling starts at the length of the file and goes on beyond it. A
         # runtime that scales otherwise ends there.
-        reached = reading.main_spec.length
         is_dynamic = isinstance(main_spec.scaling, scalings.DynamicNtk)
         if rotation.goes_on and not is_dynamic and reached < rotation.context:
             differing.append(f"{name}: length {reached}, not {rotation.context}")

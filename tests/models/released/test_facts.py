@@ -56,11 +56,8 @@ def test_length_base_and_width(tmp_path, model_type, changes, expected):
         ("llama", {}, 16),
         ("gpt_neox", {"rotary_pct": 0.25, "head_dim": None}, 8),
         ("minimax_m2", {"rotary_dim": 8}, 16),
-        (
-            "deepseek_v3",
-            DEEPSEEK,
-            DEEPSEEK["qk_nope_head_dim"] + DEEPSEEK["qk_rope_head_dim"],
-        ),
+        # 8 features that do not rotate, and 8 that do.
+        ("deepseek_v3", DEEPSEEK, 16),
     ],
 )
 def test_a_score_comes_from_the_whole_head(tmp_path, model_type, changes, expected):
