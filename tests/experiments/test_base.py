@@ -481,19 +481,19 @@ def test_longer_contexts_need_more():
 @pytest.mark.parametrize(
     ("values", "right"),
     [
-        ({"head_dim": 128, "kept": 0.75}, (4096 / math.tau) ** (128 / 94)),
-        ({"head_dim": 64, "dropped": (29, 30, 31)}, (4096 / math.tau) ** (64 / 56)),
-        ({"head_dim": 128}, (4096 / math.tau) ** (128 / 126)),
+        ({"head_dim": 32, "kept": 0.75}, (256 / math.tau) ** (32 / 22)),
+        ({"head_dim": 32, "dropped": (13, 14, 15)}, (256 / math.tau) ** (32 / 24)),
+        ({"head_dim": 32}, (256 / math.tau) ** (32 / 30)),
     ],
 )
 def test_pairs_that_stand_still_are_not_the_slowest(
     values: dict[str, Any], right: float
 ) -> None:
-    theories = run(context=(4096,), formats=("bfloat16",), **values)["theories"]
+    theories = run(context=(256,), formats=("bfloat16",), **values)["theories"]
     bases = theories.set_index("theory")["base"]
     assert bases["every pair completes a rotation"] == pytest.approx(right)
     # The slowest cosine stops to move at a larger base if the slowest pairs stand still.
-    whole = run(context=(4096,), formats=("bfloat16",), head_dim=values["head_dim"])
+    whole = run(context=(256,), formats=("bfloat16",), head_dim=values["head_dim"])
     usual = whole["theories"].set_index("theory")["base"]
     key = "bfloat16: slowest cosine moves"
     assert (bases[key] > usual[key]) == (len(values) > 1)
