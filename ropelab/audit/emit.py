@@ -436,8 +436,9 @@ def find_losses(
         ]
         # Dynamic scaling starts at the length of the file and goes on beyond it. A
         # runtime that scales otherwise ends there.
+        is_wanted = isinstance(rotation.scaling, scalings.DynamicNtk)
         is_dynamic = isinstance(main_spec.scaling, scalings.DynamicNtk)
-        if rotation.goes_on and not is_dynamic and reached < rotation.context:
+        if is_wanted and not is_dynamic and reached < rotation.context:
             differing.append(f"{name}: length {reached}, not {rotation.context}")
         rotating = reading.rotating
         if rotating and source.rotating and rotating != source.rotating:

@@ -254,7 +254,8 @@ def list_contexts(case: AuditCase) -> Rows:
         # beyond it.
         unscaled = np.asarray(spec.geometry.inv_freq, dtype=np.float64)
         unfinished = np.flatnonzero(unscaled * spec.trained_len < 2 * math.pi)
-        one_turn = one_rotation_base(spec.rotary_dim, length)
+        slowest_exponent = 1 - 2 / spec.rotary_dim
+        one_turn = one_rotation_base(slowest_exponent, length)
         row = {
             "layers": layer,
             "trained_tokens": spec.trained_len,

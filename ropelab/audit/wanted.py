@@ -117,11 +117,6 @@ class WantedRotation(RopeSpec):
     axes_keys: Fragment = field(default_factory=dict)
 
     @property
-    def goes_on(self) -> bool:
-        """True if the scaling has no end: it starts at the length of the file."""
-        return isinstance(self.scaling, scalings.DynamicNtk)
-
-    @property
     def is_released(self) -> bool:
         """True if the file as it is has this rotation, and reaches the context."""
         released = self.source.released_spec

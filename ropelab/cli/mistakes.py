@@ -348,6 +348,7 @@ def _correct_emit(arguments: Sequence[str], options: Sequence[str]) -> list[str]
     words = ["--from" if word == "--config" else word for word in words]
     words = _replace_flags(words, options)
     meant = _place_file(words, "--from", _find_first(words, _is_named_file))
+
     context = "128k"
     loose_number = _find_loose_number(meant)
     if loose_number and not _has_flag(meant, "--context"):

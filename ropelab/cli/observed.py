@@ -55,13 +55,14 @@ def describe_bases() -> str:
     clauses = []
     rows = read_observations("base")
     for row in rows:
+        negative_from = row["negative_from_tokens"]
         # Recall can be below one half near by, and again far away.
         clauses.append(
-            f"with base {row['base']:g}, whose sum is negative from"
-            f" {row['negative_from_tokens']} tokens on, the farthest recall of one half"
-            f" ends between {row['recalled_to_tokens']} and {row['fails_from_tokens']},"
-            f" and {row['failing_before']} of {row['distances_before']} distances before"
-            " the sum is negative fail as well"
+            f"with base {row['base']:g} the sum is negative from {negative_from} tokens"
+            " on, the last distance at which they recall one half lies between"
+            f" {row['recalled_to_tokens']} and {row['fails_from_tokens']}, and of the"
+            f" {row['distances_before']} distances below {negative_from} they recall less"
+            f" at {row['failing_before']}"
         )
     models = f"{rows[0]['models']} small models"
     trained = f"{rows[0]['trained_tokens']} tokens"

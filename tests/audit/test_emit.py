@@ -1191,13 +1191,8 @@ def test_a_scaling_that_no_class_reads_has_status_3(call: Any) -> None:
         assert call(*asked, *more)[0] == 3
 
 
-@pytest.mark.parametrize("factor", [1.0, 2.0, 3.0])
-@pytest.mark.parametrize("context", [8192, 16384, 65536])
-@pytest.mark.parametrize("target", ["vllm", "sglang"])
-def test_a_server_allows_the_length_of_a_dynamic_file(
-    tmp_path: Path, target: str, context: int, factor: float
-) -> None:
-    """Half of the length of the file was written, and the server refused to start."""
+def write_dynamic(folder: Path, factor: float) -> Path:
+    """Write a file with dynamic scaling, of 8192 tokens."""
     config = {
         "model_type": "llama",
         "hidden_size": 4096,
@@ -1206,8 +1201,19 @@ def test_a_server_allows_the_length_of_a_dynamic_file(
         "rope_theta": 500000.0,
         "rope_scaling": {"type": "dynamic", "factor": factor},
     }
-    path = tmp_path / "config.json"
+    path = folder / "config.json"
     path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0, 3.0])
+@pytest.mark.parametrize("context", [8192, 16384, 65536])
+@pytest.mark.parametrize("target", ["vllm", "sglang"])
+def test_a_server_allows_the_length_of_a_dynamic_file(
+    tmp_path: Path, target: str, context: int, factor: float
+) -> None:
+    """Half of the length of the file was written, and the server refused to start."""
+    path = write_dynamic(tmp_path, factor)
     (emission,) = emit(path, context=context, target=target).targets
     read = audit(path, runtime=target, flags=emission.text, precision=False)
     assert not [finding for finding in read.findings if finding.code == "E10"]
@@ -1216,15 +1222,7 @@ def test_a_server_allows_the_length_of_a_dynamic_file(
 def test_a_length_that_a_runtime_without_dynamic_scaling_lacks_is_named(
     tmp_path: Path,
 ) -> None:
-    config = {
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "max_position_embeddings": 8192,
-        "rope_scaling": {"type": "dynamic", "factor": 2.0},
-    }
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config))
+    path = write_dynamic(tmp_path, 2.0)
     emissions = emit(path, context=16384, target="llama.cpp,hf5").targets
     lost = {emission.target: emission.lost for emission in emissions}
     assert "llama.cpp: length 8192, not 16384" in lost["llama.cpp"]

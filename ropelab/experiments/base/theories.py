@@ -126,8 +126,8 @@ def _list_advice(
     """Yield what each theory advises at the context of a row of the table `bound`."""
     context = int(bound.context_tokens)
     rotated = config.rotated
-    # Pair i has the exponent 2 i / d. Pairs that are left out turn at no base.
-    slowest_pair = round(max(similarity.exponents, default=0.0) * rotated / 2)
+    # Pairs that are left out turn at no base.
+    slowest_exponent = max(similarity.exponents, default=0.0)
     yield Advice("recommended", bound.recommended_base, {"head": describe_head(bound)})
     yield Advice("stable", bound.stable_base, {"status": bound.status})
     yield Advice("smallest", bound.smallest_admissible_base, {})
@@ -142,8 +142,7 @@ def _list_advice(
             "cosine": f"{config.coherence:g}",
         }
         yield Advice("stability", base, words)
-    every_turn = rules.one_rotation_base(rotated, context, slowest_pair)
-    yield Advice("rotation", every_turn, {})
+    yield Advice("rotation", rules.one_rotation_base(slowest_exponent, context), {})
 
     trained = Geometry(rotated, config.train_base, config.train_len)
     yield from _list_extensions(trained, config.test_len or context)
@@ -155,9 +154,7 @@ def _list_advice(
         number_format = format_named(name)
         yield Advice("ceiling", 1 / number_format.epsilon, {"format": name})
         for component in ("cosine", "cosine and sine"):
-            base = find_blind_base(
-                component, number_format, rotated, context, slowest_pair
-            )
+            base = find_blind_base(component, number_format, slowest_exponent, context)
             yield Advice("moves", base, {"format": name, "component": component})
 
 
@@ -184,11 +181,7 @@ def _list_extensions(trained: Geometry, target: int) -> Iterator[Advice]:
 
 
 def find_blind_base(
-    component: str,
-    fmt: FloatFormat,
-    rotary_dim: int,
-    length: int,
-    slowest_pair: int | None = None,
+    component: str, fmt: FloatFormat, slowest_exponent: float, length: int
 ) -> float:
     """Return the base from which on a format no longer separates the positions length - 1
     and length, by the slowest pair.
@@ -197,21 +190,18 @@ def find_blind_base(
         component: "cosine", or "cosine and sine": the positions are separated if either
             differs.
         fmt: the format of the stored cos and sin.
-        rotary_dim: the features of a head that could rotate.
+        slowest_exponent: a of the slowest pair, whose frequency is b^-a.
         length: the context in tokens.
-        slowest_pair: the slowest pair that rotates; None: the last pair.
 
     Returns:
         The base within 0.2 %; nan if the format separates the positions at all bases up
         to 1e18, or if the first pair alone rotates, whose frequency is 1 at every base.
     """
-    if slowest_pair is None:
-        slowest_pair = rotary_dim // 2 - 1
-    if slowest_pair < 1:
+    if slowest_exponent == 0:
         return math.nan
 
     # The frequency of the slowest pair at each base, in radians per token: [bases].
-    theta = GRID ** (-2 * slowest_pair / rotary_dim)
+    theta = GRID**-slowest_exponent
     cos = np.abs(np.cos(theta * length))
     sin = np.abs(np.sin(theta * length))
 

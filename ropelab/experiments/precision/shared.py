@@ -93,8 +93,8 @@ def make_cell(
     version = about.pop("version", PrecisionCell.version)
     is_partly_rotated = config.rotated < config.head_dim
     if scores and "rotary_dim" in fields and is_partly_rotated:
-        # Cells of earlier releases counted only the rotated part of such a head as its
-        # score, and are not reused. Those of other heads keep their version.
+        # The scores of such a head were once those of its rotated part. Cells from then
+        # are not reused, and those of other heads are.
         version += 1
     return PrecisionCell(
         inputs={**fields, **inputs}, resources=resources, version=version, **about

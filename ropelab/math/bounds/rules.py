@@ -103,27 +103,21 @@ def ntk_aware(geometry: Geometry, context: int) -> float:
     return ntk_base(geometry, factor)
 
 
-def one_rotation_base(
-    rotary_dim: int, context: int, slowest_pair: int | None = None
-) -> float:
-    """Return (L'/2pi)^(d/2i), for all pairs (L'/2pi)^(d/(d-2)).
+def one_rotation_base(slowest_exponent: float, context: int) -> float:
+    """Return (L'/2pi)^(1/a).
 
-    At this base pair i, the slowest one that rotates, rotates exactly once in
+    At this base the slowest pair, of the frequency b^-a, rotates exactly once in
     ``context``.
 
     Args:
-        rotary_dim: d, the number of features that could rotate.
+        slowest_exponent: a, which is 2i/d for pair i, and (d-2)/d if all pairs rotate.
         context: L', in tokens.
-        slowest_pair: i; None: the last pair.
     """
-    if slowest_pair is None:
-        slowest_pair = rotary_dim // 2 - 1
-    if slowest_pair < 1:
+    if slowest_exponent == 0:
         # The first pair rotates by a radian per token, whatever the base.
         return math.inf
-    exponent = rotary_dim / (2 * slowest_pair)
     tokens_per_radian = context / (2 * math.pi)
-    return float(tokens_per_radian**exponent)
+    return float(tokens_per_radian ** (1 / slowest_exponent))
 
 
 def aliasing_base(context: int) -> float:

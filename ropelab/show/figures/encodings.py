@@ -133,7 +133,8 @@ def _write_title_of_quality(
     baseline = str(rows["encoding_b"].iloc[0])
     name_of_baseline = costs["label"].get(baseline, baseline)
     if best not in _list_better(comparisons, metric):
-        reason = _explain_ties(rows, "bars")
+        # Without ties all other encodings are worse.
+        reason = ": bars overlap" if _has_ties(rows) else ""
         return f"{where} none is shown better than {name_of_baseline}{reason}"
     # A long name begins the second line.
     gap = "\n" if len(name) > LONGEST_NAME else " "
@@ -166,13 +167,9 @@ def _list_better(comparisons: pd.DataFrame, metric: str) -> list[str]:
     return [str(name) for name in better]
 
 
-def _explain_ties(rows: pd.DataFrame, marks: str) -> str:
-    """Return the end of a title: why no encoding is shown to be better than the baseline.
-
-    Empty if every comparison is decided, so that all other encodings are worse.
-    """
-    has_ties = (rows["verdict"] == shapes.UNDECIDED).any()
-    return f": {marks} overlap" if has_ties else ""
+def _has_ties(rows: pd.DataFrame) -> bool:
+    """Return True if some encoding is not shown to differ from the baseline."""
+    return bool((rows["verdict"] == shapes.UNDECIDED).any())
 
 
 def _mark_labels(
@@ -434,9 +431,8 @@ def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> 
     baseline = rows["encoding_b"].iloc[0]
     than_baseline = f"{BETTER[metric]} {labels[baseline]}"
     better = _list_better(comparisons, metric)
-    if not better and (rows["verdict"] == shapes.UNDECIDED).any():
-        # The words below are too long for a title with a reason.
-        return f"bands overlap: no {than_baseline.removeprefix('a ')} is shown"
+    if not better and _has_ties(rows):
+        return f"bands overlap: none is shown to be below {labels[baseline]}"
     if not better:
         return f"no encoding is shown to have {than_baseline}"
     if len(better) == 1:
