@@ -432,7 +432,7 @@ def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> 
     than_baseline = f"{BETTER[metric]} {labels[baseline]}"
     better = _list_better(comparisons, metric)
     if not better and _has_ties(rows):
-        return f"bands overlap: none is shown to be below {labels[baseline]}"
+        return f"none is shown to be below {labels[baseline]}: bands overlap"
     if not better:
         return f"no encoding is shown to have {than_baseline}"
     if len(better) == 1:
