@@ -1,7 +1,8 @@
 """A configuration as the runtimes read it, and how far their rotations are apart.
 
 One of the readings is the reference, and all other readings are compared with it. The
-reference is the reading of transformers 5 if that reads the file.
+reference is the reading of transformers 5 if that reads the file, and otherwise that of a
+trainer, or one that takes what the file declares.
 """
 
 import math

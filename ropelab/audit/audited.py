@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ropelab.audit.answer import write_answer
 from ropelab.audit.aspects import list_aspects
 from ropelab.audit.audit_case import AuditCase
+from ropelab.audit.causes import declares_scaling, is_plain
 from ropelab.audit.finding import LEVELS, AuditFinding
 from ropelab.audit.findings import collect_findings
 from ropelab.audit.overview import (
@@ -235,17 +236,32 @@ def _reads_alike(audit: FileAudit, flags: Flags) -> bool:
 
 
 def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading:
-    """Return the reading of transformers 5 or, if that reads nothing, the first reading
-    that has a rotation.
+    """Return the reading that all others are compared with.
+
+    It is the reading of transformers 5 or, if that reads nothing, of a trainer, which
+    says what the model was trained with. Else it is a reading that takes the base and
+    the scaling that the file declares. Among several it is that of the first runtime in
+    the order of the table of runtimes: the order in which a user names them says nothing
+    about the file.
 
     InputError: no runtime reads the document.
     """
-    successful = [reading for reading in readings if reading.main_spec is not None]
-    for reading in successful:
-        if reading.runtime.name == registry.REFERENCE:
-            return reading
-    if successful:
-        return successful[0]
+    order = list(registry.EVERY_RUNTIME)
+    ranks = []
+    for number, reading in enumerate(readings):
+        spec = reading.main_spec
+        if spec is None:
+            continue
+        name = reading.runtime.name
+        is_other = name != registry.REFERENCE
+        serves = name not in registry.TRAINERS
+        passes_over_scaling = declares_scaling(document.config) and is_plain(spec)
+        place = order.index(name)
+        rank = (is_other, serves, spec.has_default_base, passes_over_scaling, place)
+        ranks.append((rank, number))
+    if ranks:
+        _, number = min(ranks)
+        return readings[number]
 
     # The reason of transformers 5 is reported if it is among the runtimes.
     reason = readings[0].explanation

@@ -6,15 +6,22 @@ runtimes that it affects.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 from ropelab.audit.audit_case import TOLERANCE, AuditCase, measure_distance
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers import registry
+from ropelab.readers.registry import Reading
 from ropelab.readers.spec import RefusedError, RopeSpec, require_number, require_whole
-from ropelab.readers.trace import MAXIMUM, ORIGINAL, find_language_part
+from ropelab.readers.trace import (
+    MAXIMUM,
+    ORIGINAL,
+    find_language_part,
+    find_rope_block,
+)
 
 
 def find_length_to_claim(case: AuditCase) -> int | None:
@@ -44,7 +51,7 @@ def find_length_to_claim(case: AuditCase) -> int | None:
 
 def advise_length(case: AuditCase, length: int) -> str:
     """Return the advice to write a length into the file, and the runtimes that would then
-    compute something else than before.
+    no longer rotate as the file means.
     """
     advice = f'"{MAXIMUM}": {length}'
     misled = list_misled(case, length)
@@ -54,11 +61,50 @@ def advise_length(case: AuditCase, length: int) -> str:
 
 
 def list_misled(case: AuditCase, length: int) -> list[str]:
-    """Return the runtimes that rotate as the reference does, and would no longer do so if
-    the file claimed this length.
+    """Return the runtimes that rotate as the file means, and would no longer do so if the
+    file claimed this length.
     """
-    prefix, _ = find_language_part(case.document.config)
-    config = deepcopy(dict(case.document.config))
+    changed_config = change_language_part(case.document.config, {MAXIMUM: length})
+    wanted_spec = case.spec
+    if case.reference.runtime.name in list_scaled_by_ratio(case):
+        # The reference is among those that the length mends: what it reads then is what
+        # the file means.
+        wanted_spec = read_changed(case, case.reference, changed_config) or case.spec
+
+    misled = []
+    for reading in case.readings:
+        if not _rotates_as(reading.main_spec, wanted_spec, case.length):
+            continue
+        changed_spec = read_changed(case, reading, changed_config)
+        if not _rotates_as(changed_spec, wanted_spec, case.length):
+            misled.append(reading.runtime.name)
+    return misled
+
+
+def read_changed(
+    case: AuditCase, reading: Reading, changed_config: Mapping[str, Any]
+) -> RopeSpec | None:
+    """Return the main rotation that the runtime of a reading computes from a changed file;
+    None: none.
+    """
+    config = case.flags.apply(reading.runtime.name, changed_config)
+    return registry.read(reading.runtime, config, case.flags.settings).main_spec
+
+
+def _rotates_as(spec: RopeSpec | None, wanted_spec: RopeSpec, length: int) -> bool:
+    """Return True if no angle is wrong at a length."""
+    if spec is None:
+        return False
+    _, first_wrong_position = measure_distance(spec, wanted_spec, length)
+    return first_wrong_position is None
+
+
+def change_language_part(
+    original_config: Mapping[str, Any], changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a copy of a file with other values of some keys of the language model."""
+    prefix, _ = find_language_part(original_config)
+    config = deepcopy(dict(original_config))
     # Go to the part of the file that has the keys of the language model. The prefix is
     # empty, or the path to this part with a dot at its end, such as "text_config.". The
     # piece after the last dot is empty, and no key.
@@ -66,36 +112,21 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
     *path_to_part, _ = prefix.split(".")
     for key in path_to_part:
         language_part = language_part[key]
-    language_part[MAXIMUM] = length
+    language_part.update(changes)
+    return config
 
-    misled = []
-    for reading in case.readings:
-        if reading.main_spec is None:
-            continue
-        _, first_wrong_position = measure_distance(
-            reading.main_spec, case.spec, case.length
-        )
-        if first_wrong_position is not None:
-            continue
 
-        name = reading.runtime.name
-        changed_config = case.flags.apply(name, config)
-        spec = registry.read(
-            reading.runtime, changed_config, case.flags.settings
-        ).main_spec
-        if spec is None:
-            misled.append(name)
-            continue
-        _, first_wrong_position = measure_distance(spec, case.spec, case.length)
-        if first_wrong_position is not None:
-            misled.append(name)
-    return misled
+def declares_scaling(config: Mapping[str, Any]) -> bool:
+    """Return True if the rope block of a file names a scaling."""
+    _, language_part = find_language_part(config)
+    _, block = find_rope_block(language_part)
+    scaling_type = block.get("rope_type") or block.get("type")
+    return isinstance(scaling_type, str) and scaling_type not in ("default", "mrope")
 
 
 def list_unscaled(case: AuditCase) -> list[str]:
     """Return the runtimes that pass over a scaling."""
-    scaling_type = case.scaling_type
-    if not isinstance(scaling_type, str) or scaling_type in ("default", "mrope"):
+    if not declares_scaling(case.document.config):
         return []
     names = [name for name, spec in case.specs if is_plain(spec)]
     if len(names) < len(case.specs):

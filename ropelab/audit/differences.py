@@ -10,7 +10,7 @@ from ropelab.audit.causes import (
     leave_out,
     list_scaled_from_other_length,
 )
-from ropelab.audit.finding import AuditFinding, make_finding
+from ropelab.audit.finding import AuditFinding, make_finding, name_exceptions
 from ropelab.math.scaling import DynamicNtk, LongRope
 from ropelab.readers.trace import ORIGINAL
 from ropelab.runs.sentences import shorten_numbers
@@ -19,6 +19,7 @@ from ropelab.runs.sentences import shorten_numbers
 def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that scale by other numbers than the reference."""
     reference_spec = case.spec
+    whole_case = case
     # If a separate finding reports the cause of a difference, the difference is not
     # listed again.
     case = leave_out(case, find_explained(case))
@@ -34,9 +35,7 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
         case = leave_out(case, names_of_other_length)
 
     yield from find_other_numbers(case)
-    if isinstance(reference_spec.scaling, DynamicNtk):
-        yield make_finding("W07", trained=reference_spec.trained_len)
-
+    yield from find_dynamic_bases(whole_case)
     if isinstance(reference_spec.scaling, LongRope):
         # 64 tokens are below every original length, where the short table is to be used.
         other_tables = []
@@ -46,6 +45,21 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
                 other_tables.append(name)
         if other_tables:
             yield make_finding("W08", names=other_tables)
+
+
+def find_dynamic_bases(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find runtimes whose base follows the number of tokens in the context."""
+    lengths = {}
+    for name, spec in case.specs:
+        if isinstance(spec.scaling, DynamicNtk):
+            lengths[name] = spec.trained_len
+    if not lengths:
+        return
+    yield make_finding(
+        "W07",
+        where=name_exceptions(case, lengths),
+        trained=min(lengths.values()),
+    )
 
 
 def find_other_numbers(case: AuditCase) -> Iterator[AuditFinding]:

@@ -8,8 +8,9 @@ from ropelab.audit.causes import advise_length, find_length_to_claim, list_unsca
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.math.scaling import Yarn
 from ropelab.readers.axes import explain_vision
+from ropelab.readers.registry import TRAINERS
 from ropelab.readers.scaling_types import SAME_TYPES
-from ropelab.readers.trace import MAXIMUM, ORIGINAL
+from ropelab.readers.trace import ABSENT, MAXIMUM, ORIGINAL, find_value
 from ropelab.runs.sentences import write_number
 
 
@@ -62,11 +63,19 @@ def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
         for _, spec in case.specs:
             if spec.base == base and not source:
                 source = spec.base_source
-        # If the file states the other base under GPT-NeoX's key, that base is wanted.
-        is_stated = base == config.get("rotary_emb_base")
-        advised_base = base if is_stated else right_base
+        # A base that the file states is wanted rather than a default.
+        is_stated = find_value(config, source) is not ABSENT
+        is_wanted = is_stated and case.spec.has_default_base
+        # So is one under GPT-NeoX's key.
+        is_wanted = is_wanted or base == config.get("rotary_emb_base")
+        advised_base = base if is_wanted else right_base
         if source.startswith("--"):
             fix = f"leave {source} off"
+        elif is_wanted and case.reference.runtime.name in TRAINERS:
+            fix = (
+                f"give {case.reference.runtime.name} the base {base!r} if the model was"
+                f' trained with it, else write "rope_theta": {right_base!r} at top level'
+            )
         elif config.get("rope_theta") != advised_base:
             fix = f'write "rope_theta": {advised_base!r} at top level'
         elif "llama.cpp" in names:

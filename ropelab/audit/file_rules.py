@@ -10,11 +10,13 @@ from typing import Any
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import (
     advise_length,
+    change_language_part,
     describe_phase,
     find_length_to_claim,
     is_plain,
     list_scaled_by_ratio,
     list_unscaled,
+    read_changed,
 )
 from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.readers.document import ROTATED_ARCHITECTURES
@@ -257,11 +259,38 @@ def find_unread_values(
         is_unread = all(status == "ignored" for status in statuses)
         value_in_use = values_in_use[key]
         value = find_value(case.document.config, path)
-        if is_unread and value_in_use and value not in (None, value_in_use):
-            yield make_finding(
-                "W11",
-                "unread",
-                path=path,
-                value=shorten_value(value),
-                own=write_number(value_in_use),
-            )
+        if not is_unread or not value_in_use or value in (None, value_in_use):
+            continue
+        place = find_place_of_base(case, value) if key == "rope_theta" else ""
+        yield make_finding(
+            "W11",
+            "misplaced" if place else "unread",
+            path=path,
+            value=shorten_value(value),
+            own=write_number(value_in_use),
+            place=place,
+        )
+
+
+def find_place_of_base(case: AuditCase, base: Any) -> str:
+    """Return the place in a file where the runtimes would take a base, in words; empty:
+    none of the places of a base is read by them.
+    """
+    if isinstance(base, bool) or not isinstance(base, int | float):
+        return ""
+    prefix, language_part = find_language_part(case.document.config)
+    block_name, block = find_rope_block(language_part)
+    part_name = prefix.removesuffix(".")
+    beside_block = f"in {part_name}" if part_name else "at top level"
+    changes: dict[str, dict[str, Any]] = {beside_block: {"rope_theta": base}}
+    if block:
+        in_block = f"in {prefix}{block_name}"
+        changes[in_block] = {block_name: {**block, "rope_theta": base}}
+
+    for place, change in changes.items():
+        changed_config = change_language_part(case.document.config, change)
+        for reading in case.readings:
+            spec = read_changed(case, reading, changed_config)
+            if spec is not None and spec.base == base:
+                return place
+    return ""

@@ -63,6 +63,15 @@ def agree_verbs(sentence: str, several: bool) -> str:
     return VERB.sub(r"\2" if several else r"\1", sentence)
 
 
+def name_exceptions(case: AuditCase, names: Collection[str]) -> str:
+    """Return the words ` in A, B` for runtimes that do what the reference does not do;
+    empty words if the reference is one of them.
+    """
+    if case.reference.runtime.name in names:
+        return ""
+    return f" in {', '.join(names)}"
+
+
 def blame_runtimes(
     case: AuditCase, code: str, names: Collection[str], which: str = "", **values: Any
 ) -> AuditFinding:

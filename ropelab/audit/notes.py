@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
-from ropelab.audit.finding import AuditFinding, make_finding
+from ropelab.audit.finding import AuditFinding, make_finding, name_exceptions
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.families import TRAINED_LENGTHS, find_family
 from ropelab.readers.family import Family
@@ -29,23 +29,33 @@ def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
     A model that was trained with YaRN has never seen unscaled positions, and gets no
     note.
     """
-    scaling = case.spec.scaling
-    if not isinstance(scaling, Yarn) or scaling.factor <= 1:
+    scaled_specs = {
+        name: spec
+        for name, spec in case.specs
+        if isinstance(spec.scaling, Yarn) and spec.scaling.factor > 1
+    }
+    if not scaled_specs:
         return
     if was_trained_with_yarn(find_family(case.reference.model_type)):
         return
 
+    # The numbers are those of the reference, or of the first runtime that scales.
+    first_name = next(iter(scaled_specs))
+    spec = scaled_specs.get(case.reference.runtime.name) or scaled_specs[first_name]
+    assert isinstance(spec.scaling, Yarn)
+    factor = spec.scaling.factor
     # The multiplier is rounded as it is printed. A printed 1 would say nothing.
-    multiplier = f"{case.spec.logit_multiplier:.4g}"
+    multiplier = f"{spec.logit_multiplier:.4g}"
     times = "" if multiplier == "1" else f"every logit times {multiplier}, "
-    trained = case.spec.trained_len
-    yield make_finding("N01", factor=scaling.factor, trained=trained, times=times)
+    where = name_exceptions(case, scaled_specs)
+    trained = spec.trained_len
+    yield make_finding("N01", factor=factor, where=where, trained=trained, times=times)
 
     # The user asked for a length that a smaller factor would reach.
-    if case.requested_length and case.requested_length < scaling.factor * trained:
+    if case.requested_length and case.requested_length < factor * trained:
         needed = max(1.0, case.requested_length / trained)
         yield make_finding(
-            "N02", asked=case.requested_length, need=needed, factor=scaling.factor
+            "N02", asked=case.requested_length, need=needed, factor=factor
         )
 
 

@@ -125,6 +125,7 @@ def _make_runtime(name: str, row: Mapping[str, Any]) -> Runtime:
 RUNTIMES = _read_group("runtimes")
 TRAINERS = _read_group("trainers")
 EXPORTERS = _read_group("exporters")
+EVERY_RUNTIME = RUNTIMES | TRAINERS | EXPORTERS
 # The runtime with which all other runtimes are compared.
 REFERENCE = "transformers-5"
 
@@ -155,13 +156,12 @@ def choose_runtimes(
             `transformers`.
         document_kind: the kind of the document, such as config or gguf.
     """
-    every = RUNTIMES | TRAINERS | EXPORTERS
     named: dict[str, Runtime] = {}
     for name in names:
-        matches = select_named(name, every)
+        matches = select_named(name, EVERY_RUNTIME)
         if not matches:
-            raise make_name_error("runtime", name, every)
-        named |= {match: every[match] for match in matches}
+            raise make_name_error("runtime", name, EVERY_RUNTIME)
+        named |= {match: EVERY_RUNTIME[match] for match in matches}
 
     candidates = named or RUNTIMES
     able = [
@@ -172,7 +172,7 @@ def choose_runtimes(
     if not able:
         able_names = [
             name
-            for name, runtime in every.items()
+            for name, runtime in EVERY_RUNTIME.items()
             if document_kind in runtime.document_kinds
         ]
         raise InputError(

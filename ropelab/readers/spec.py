@@ -90,6 +90,14 @@ class RopeSpec:
         return self.claimed_len or self.trained_len
 
     @property
+    def has_default_base(self) -> bool:
+        """True if a runtime found no base where it looks, and takes one of its own.
+
+        A base that is fixed in the code of a class is no default.
+        """
+        return self.base_source.startswith(("default of", "class default"))
+
+    @property
     def has_patches(self) -> bool:
         """True for an encoder of images: a position is a row and a column of patches."""
         return self.axes is not None and self.axes.count == 2

@@ -125,6 +125,43 @@ def test_theories_of_phase_modulation_are_judged_too():
     assert (of_one.str.startswith("DC stability")).sum() == 1
 
 
+def count_pairs_of_given_base(**values: Any) -> dict[str, int]:
+    coverage = run(**values)["coverage"]
+    (row,) = coverage[coverage["which"] == "given base"].to_dict("records")
+    return {str(key): value for key, value in row.items() if "pairs" in str(key)}
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "head_dim"),
+    [
+        ("p_rope(p=0.5)", {"kept": 0.5}, 64),
+        ("p_rope(p=0.25)", {"kept": 0.25}, 128),
+        ("without(band=slow)", {"dropped": tuple(range(32, 48))}, 96),
+    ],
+)
+def test_pairs_at_rest_are_counted_alike_by_method_and_by_field(
+    method: str, fields: dict[str, Any], head_dim: int
+) -> None:
+    about: dict[str, Any] = {
+        "base": 1e4,
+        "head_dim": head_dim,
+        "context": (512,),
+        "train_len": 256,
+    }
+    by_method = count_pairs_of_given_base(**about, method=method)
+    by_field = count_pairs_of_given_base(**about, **fields)
+    assert by_field["pairs_not_rotating"] > 0
+    assert by_method == by_field
+
+
+def test_a_method_after_training_leaves_the_coverage(tables):
+    plain = count_pairs_of_given_base(base=1e4, context=(512,))
+    scaled = count_pairs_of_given_base(
+        base=1e4, context=(512,), method="yarn(factor=4)"
+    )
+    assert scaled == plain
+
+
 def test_coverage_counts_every_pair(tables):
     coverage = tables["coverage"]
     counts = coverage.filter(like="pairs_").sum(axis=1)

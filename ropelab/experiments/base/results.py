@@ -176,18 +176,34 @@ def _count_rotations(
     rows = []
     for name, base in bases.items():
         inv_freq = inverse_frequencies(config.rotated, base)
-        rotations_by_pair = rotations(inv_freq, config.train_len)[rotating_pairs]
+        moving_pairs = rotating_pairs
+        if name == "given base":
+            # A method stretches pairs after training, but those that it keeps at rest
+            # were trained at rest.
+            moving_pairs = _leave_out_resting(config, base, rotating_pairs)
+        rotations_by_pair = rotations(inv_freq, config.train_len)[moving_pairs]
         below_one = int((rotations_by_pair < 1).sum())
         row = {
             "which": name,
             "base": base,
             "train_len_tokens": config.train_len,
-            "pairs_not_rotating": all_pairs - len(rotating_pairs),
+            "pairs_not_rotating": all_pairs - len(moving_pairs),
             "pairs_below_one_rotation": below_one,
-            "pairs_at_least_one_rotation": len(rotating_pairs) - below_one,
+            "pairs_at_least_one_rotation": len(moving_pairs) - below_one,
         }
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _leave_out_resting(
+    config: BaseConfig, base: float, rotating_pairs: list[int]
+) -> list[int]:
+    """Return the pairs that rotate with the method of the given base, too."""
+    context = config.context[0]
+    scaling, _ = resolve_scaling(config, context)
+    geometry = Geometry(config.rotated, base, config.train_len)
+    inv_freq = scaling.plan(geometry, context).inv_freq
+    return [pair for pair in rotating_pairs if inv_freq[pair] != 0]
 
 
 def _list_critical(config: BaseConfig) -> pd.DataFrame:
