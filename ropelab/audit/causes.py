@@ -7,14 +7,11 @@ runtimes that it affects.
 
 import math
 from collections.abc import Collection, Mapping
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 from ropelab.audit.audit_case import TOLERANCE, AuditCase, measure_distance
 from ropelab.math.scaling import Unscaled, Yarn
-from ropelab.readers import registry
-from ropelab.readers.registry import Reading
 from ropelab.readers.spec import RefusedError, RopeSpec, require_number, require_whole
 from ropelab.readers.trace import (
     MAXIMUM,
@@ -47,73 +44,6 @@ def find_length_to_claim(case: AuditCase) -> int | None:
     if math.isclose(reached, maximum, rel_tol=1e-6):
         return None
     return round(reached)
-
-
-def advise_length(case: AuditCase, length: int) -> str:
-    """Return the advice to write a length into the file, and the runtimes that would then
-    no longer rotate as the file means.
-    """
-    advice = f'"{MAXIMUM}": {length}'
-    misled = list_misled(case, length)
-    if misled:
-        advice += f" (with which {', '.join(misled)} would be wrong)"
-    return advice
-
-
-def list_misled(case: AuditCase, length: int) -> list[str]:
-    """Return the runtimes that rotate as the file means, and would no longer do so if the
-    file claimed this length.
-    """
-    changed_config = change_language_part(case.document.config, {MAXIMUM: length})
-    wanted_spec = case.spec
-    if case.reference.runtime.name in list_scaled_by_ratio(case):
-        # The reference is among those that the length mends: what it reads then is what
-        # the file means.
-        wanted_spec = read_changed(case, case.reference, changed_config) or case.spec
-
-    misled = []
-    for reading in case.readings:
-        if not _rotates_as(reading.main_spec, wanted_spec, case.length):
-            continue
-        changed_spec = read_changed(case, reading, changed_config)
-        if not _rotates_as(changed_spec, wanted_spec, case.length):
-            misled.append(reading.runtime.name)
-    return misled
-
-
-def read_changed(
-    case: AuditCase, reading: Reading, changed_config: Mapping[str, Any]
-) -> RopeSpec | None:
-    """Return the main rotation that the runtime of a reading computes from a changed file;
-    None: none.
-    """
-    config = case.flags.apply(reading.runtime.name, changed_config)
-    return registry.read(reading.runtime, config, case.flags.settings).main_spec
-
-
-def _rotates_as(spec: RopeSpec | None, wanted_spec: RopeSpec, length: int) -> bool:
-    """Return True if no angle is wrong at a length."""
-    if spec is None:
-        return False
-    _, first_wrong_position = measure_distance(spec, wanted_spec, length)
-    return first_wrong_position is None
-
-
-def change_language_part(
-    original_config: Mapping[str, Any], changes: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a copy of a file with other values of some keys of the language model."""
-    prefix, _ = find_language_part(original_config)
-    config = deepcopy(dict(original_config))
-    # Go to the part of the file that has the keys of the language model. The prefix is
-    # empty, or the path to this part with a dot at its end, such as "text_config.". The
-    # piece after the last dot is empty, and no key.
-    language_part = config
-    *path_to_part, _ = prefix.split(".")
-    for key in path_to_part:
-        language_part = language_part[key]
-    language_part.update(changes)
-    return config
 
 
 def declares_scaling(config: Mapping[str, Any]) -> bool:

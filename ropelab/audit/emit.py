@@ -144,7 +144,13 @@ def emit(
 
     rows = []
     for each in emissions:
-        rows.append({"target": each.target, "text": each.text, "lost": [*each.lost]})
+        row = {
+            "target": each.target,
+            "text": each.text,
+            "lost": [*each.lost],
+            "remarks": [*each.remarks],
+        }
+        rows.append(row)
     return Emissions(
         rotation,
         emissions,

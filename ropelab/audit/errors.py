@@ -4,13 +4,20 @@ import math
 from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
-from ropelab.audit.causes import advise_length, find_length_to_claim, list_unscaled
+from ropelab.audit.causes import find_length_to_claim, list_unscaled
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
+from ropelab.audit.fixes import advise_base, advise_length
 from ropelab.math.scaling import Yarn
 from ropelab.readers.axes import explain_vision
 from ropelab.readers.registry import TRAINERS
 from ropelab.readers.scaling_types import SAME_TYPES
-from ropelab.readers.trace import ABSENT, MAXIMUM, ORIGINAL, find_value
+from ropelab.readers.trace import (
+    ABSENT,
+    MAXIMUM,
+    ORIGINAL,
+    find_language_part,
+    find_value,
+)
 from ropelab.runs.sentences import write_number
 
 
@@ -52,7 +59,8 @@ def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
 
 def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that take another base."""
-    config = case.document.config
+    _, language_part = find_language_part(case.document.config)
+    reference = case.reference.runtime.name
     right_base = case.spec.base
     for base, names in case.group(lambda spec: spec.base).items():
         if math.isclose(base, right_base, rel_tol=1e-7):
@@ -64,25 +72,23 @@ def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
             if spec.base == base and not source:
                 source = spec.base_source
         # A base that the file states is wanted rather than a default.
-        is_stated = find_value(config, source) is not ABSENT
+        is_stated = find_value(language_part, source) is not ABSENT
+        # A GGUF file is made with GPT-NeoX's key as well, under another name.
+        is_stated = is_stated or base == language_part.get("rotary_emb_base")
         is_wanted = is_stated and case.spec.has_default_base
-        # So is one under GPT-NeoX's key.
-        is_wanted = is_wanted or base == config.get("rotary_emb_base")
-        advised_base = base if is_wanted else right_base
         if source.startswith("--"):
             fix = f"leave {source} off"
-        elif is_wanted and case.reference.runtime.name in TRAINERS:
-            fix = (
-                f"give {case.reference.runtime.name} the base {base!r} if the model was"
-                f' trained with it, else write "rope_theta": {right_base!r} at top level'
-            )
-        elif config.get("rope_theta") != advised_base:
-            fix = f'write "rope_theta": {advised_base!r} at top level'
-        elif "llama.cpp" in names:
-            # llama.cpp passes over the key.
-            fix = f"--rope-freq-base {advised_base!r}"
+        elif is_wanted and reference in TRAINERS:
+            fix = f"give {reference} the base {base!r} if the model was trained with it"
+            other_fix = advise_base(case, right_base, names)
+            if other_fix:
+                fix += f", else {other_fix}"
+        elif is_wanted:
+            fix = advise_base(case, base, [reference])
         else:
-            fix = ""
+            fix = advise_base(case, right_base, names)
+        if not fix and "llama.cpp" in names:
+            fix = f"--rope-freq-base {right_base!r}"
         about = {
             "base": write_number(base),
             "right": write_number(right_base),

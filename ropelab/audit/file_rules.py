@@ -9,16 +9,14 @@ from typing import Any
 
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import (
-    advise_length,
-    change_language_part,
     describe_phase,
     find_length_to_claim,
     is_plain,
     list_scaled_by_ratio,
     list_unscaled,
-    read_changed,
 )
 from ropelab.audit.finding import AuditFinding, make_finding
+from ropelab.audit.fixes import advise_base, advise_length
 from ropelab.readers.document import ROTATED_ARCHITECTURES
 from ropelab.readers.families import FLAT_ARCHITECTURES, find_family
 from ropelab.readers.keys import (
@@ -261,36 +259,15 @@ def find_unread_values(
         value = find_value(case.document.config, path)
         if not is_unread or not value_in_use or value in (None, value_in_use):
             continue
-        place = find_place_of_base(case, value) if key == "rope_theta" else ""
+        fix = ""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if key == "rope_theta" and is_number:
+            fix = advise_base(case, value, [name for name, _ in case.specs])
         yield make_finding(
             "W11",
-            "misplaced" if place else "unread",
+            "misplaced" if fix else "unread",
             path=path,
             value=shorten_value(value),
             own=write_number(value_in_use),
-            place=place,
+            fix=fix,
         )
-
-
-def find_place_of_base(case: AuditCase, base: Any) -> str:
-    """Return the place in a file where the runtimes would take a base, in words; empty:
-    none of the places of a base is read by them.
-    """
-    if isinstance(base, bool) or not isinstance(base, int | float):
-        return ""
-    prefix, language_part = find_language_part(case.document.config)
-    block_name, block = find_rope_block(language_part)
-    part_name = prefix.removesuffix(".")
-    beside_block = f"in {part_name}" if part_name else "at top level"
-    changes: dict[str, dict[str, Any]] = {beside_block: {"rope_theta": base}}
-    if block:
-        in_block = f"in {prefix}{block_name}"
-        changes[in_block] = {block_name: {**block, "rope_theta": base}}
-
-    for place, change in changes.items():
-        changed_config = change_language_part(case.document.config, change)
-        for reading in case.readings:
-            spec = read_changed(case, reading, changed_config)
-            if spec is not None and spec.base == base:
-                return place
-    return ""

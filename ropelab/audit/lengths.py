@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import find_length_to_claim
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
+from ropelab.audit.fixes import advise_claim
 from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Yarn
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.files import read_table_beside
@@ -52,6 +53,8 @@ def find_low_claims(case: AuditCase) -> Iterator[AuditFinding]:
         return
 
     limit = scaling.factor * case.spec.trained_len
+    if math.isinf(limit):
+        return
     lower_claims = {}
     for name, spec in case.specs:
         if spec.claimed_len and spec.claimed_len < limit:
@@ -65,8 +68,9 @@ def find_low_claims(case: AuditCase) -> Iterator[AuditFinding]:
     # SGLang takes another key of a params.json first.
     if case.document.kind == "params" and list(lower_claims) == ["sglang"]:
         key = "max_seq_len"
+    fix = advise_claim(case, key, round(limit))
     yield make_finding(
-        "W10", limit=limit, names=list(lower_claims), claims=claims, key=key
+        "W10", limit=limit, names=list(lower_claims), claims=claims, fix=fix
     )
 
 

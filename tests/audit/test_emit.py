@@ -263,7 +263,28 @@ def test_servers_that_multiply_get_the_length_before_the_factor():
 def test_emissions_are_tables_in_python():
     done = ropelab.emit(model="llama-3-8b", context=32768, target="hf5,mlx")
     assert list(done.tables["targets"].target) == ["hf5", "mlx"]
-    assert list(done.tables["targets"].columns) == ["target", "text", "lost"]
+    columns = ["target", "text", "lost", "remarks"]
+    assert list(done.tables["targets"].columns) == columns
+
+
+def test_a_difference_of_a_file_that_needs_no_change_is_in_the_table(
+    tmp_path: Path,
+) -> None:
+    """vLLM multiplies the length by the factor, and scales from the product."""
+    block = {"type": "yarn", "mrope_section": [16, 24, 24], "factor": 4.0}
+    config = {
+        "model_type": "qwen2_5_vl",
+        "hidden_size": 3584,
+        "num_attention_heads": 28,
+        "max_position_embeddings": 32768,
+        "rope_theta": 1000000.0,
+        "rope_scaling": {**block, "original_max_position_embeddings": 32768},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = emit(str(tmp_path / "config.json"), context=32768, target="vllm")
+    (row,) = done.rows["targets"]
+    assert not row["lost"]
+    assert mentions(row["remarks"][0], "from 131072 tokens instead of")
 
 
 LLAMA31 = {

@@ -1,0 +1,127 @@
+"""Fixes of an audit, typed and audited again: the finding goes, and nothing else moves."""
+
+import json
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from ropelab.audit.audit_case import have_equal_rotation
+from ropelab.audit.audited import FileAudit, audit
+from ropelab.readers.document import Document
+from ropelab.readers.trace import find_language_part
+
+QWEN = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1000000.0,
+}
+YARN = {"type": "yarn", "factor": 4.0}
+QWEN3_VL = {
+    "model_type": "qwen3_vl_text",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "head_dim": 128,
+    "max_position_embeddings": 262144,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 5000000.0},
+    "rope_scaling": {
+        **YARN,
+        "original_max_position_embeddings": 262144,
+    },
+}
+# A change as a fix has it: a key of the file, or of its rope block.
+CHANGE = re.compile(r'"(\w+)": ([\d.e+]+)( inside the block| in \S+)?')
+
+
+def audit_file(config: dict[str, Any]) -> FileAudit:
+    return audit(Document("test", "config", config), precision=False)
+
+
+def find_fix(result: FileAudit, code: str) -> str:
+    (fix,) = {finding.do for finding in result.findings if finding.code == code}
+    return fix
+
+
+def type_fix(config: dict[str, Any], fix: str) -> dict[str, Any]:
+    """Return the file with the fix in it, as a user would type it."""
+    typed = deepcopy(config)
+    changes = CHANGE.findall(fix)
+    assert changes, fix
+    for key, number, place in changes:
+        value = json.loads(number)
+        part: Any = typed
+        if place == " inside the block":
+            _, language_part = find_language_part(typed)
+            part = language_part["rope_scaling"]
+        elif place:
+            for name in place.removeprefix(" in ").split("."):
+                part = part[name]
+        part[key] = value
+    return typed
+
+
+def test_a_length_of_training_is_written_beside_the_length_that_is_reached() -> None:
+    config = {**QWEN, "rope_scaling": YARN}
+    before = audit_file(config)
+    fix = find_fix(before, "W10")
+    assert fix == (
+        '"max_position_embeddings": 131072, and "original_max_position_embeddings":'
+        " 32768 inside the block"
+    )
+    after = audit_file(type_fix(config, fix))
+    assert have_equal_rotation(after.spec, before.spec)
+    assert not {finding.code for finding in after.findings} & {"W10", "E08"}
+
+
+@pytest.mark.parametrize("outer", [{}, {"model_type": "qwen3_vl"}])
+def test_a_declared_base_is_written_where_it_is_read(outer: dict[str, Any]) -> None:
+    """A block pasted beside another takes its place in transformers 5."""
+    config = {**outer, "text_config": QWEN3_VL} if outer else QWEN3_VL
+    before = audit_file(config)
+    fix = find_fix(before, "E03")
+    place = "in text_config" if outer else "at top level"
+    assert fix == f'write "rope_theta": 5000000.0 {place}'
+
+    after = audit_file(type_fix(config, fix))
+    assert {spec.base for _, spec in after.specs} == {5000000.0}
+    assert "E03" not in {finding.code for finding in after.findings}
+
+
+def test_a_length_does_not_mislead_the_one_runtime_that_it_mends() -> None:
+    """Classes of Phi-3 take no YaRN; ExLlamaV3 does, by the ratio of the lengths."""
+    block = {**YARN, "factor": 8.0, "original_max_position_embeddings": 131072}
+    config = {
+        "model_type": "phi3",
+        "hidden_size": 3072,
+        "num_attention_heads": 32,
+        "max_position_embeddings": 131072,
+        "rope_theta": 10000.0,
+        "rope_scaling": block,
+    }
+    fixes = {each.do for each in audit_file(config).findings if each.code == "E08"}
+    assert '"max_position_embeddings": 1048576' in fixes
+
+
+def test_a_gguf_file_gets_a_flag(tmp_path: Path) -> None:
+    """It has no max_position_embeddings, and is not edited by hand."""
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "qwen2")
+    writer.add_context_length(32768)
+    writer.add_embedding_length(3584)
+    writer.add_head_count(28)
+    writer.add_rope_freq_base(1e6)
+    writer.add_string("qwen2.rope.scaling.type", "yarn")
+    writer.add_float32("qwen2.rope.scaling.factor", 4.0)
+    writer.add_uint32("qwen2.rope.scaling.original_context_length", 32768)
+    writer.add_tensor("output.weight", np.zeros((4, 8), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    result = audit(tmp_path / "model.gguf", precision=False)
+    assert find_fix(result, "W10") == "--ctx-size 131072"
