@@ -11,8 +11,8 @@ from ropelab.audit.causes import (
     list_scaled_from_other_length,
 )
 from ropelab.audit.finding import AuditFinding, make_finding, name_exceptions
+from ropelab.audit.fixes import advise_original
 from ropelab.math.scaling import DynamicNtk, LongRope
-from ropelab.readers.trace import ORIGINAL
 from ropelab.runs.sentences import shorten_numbers
 
 
@@ -29,7 +29,7 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
         parts = []
         for length, names in case.group(lambda spec: spec.trained_len).items():
             parts.append(f"{', '.join(names)} {length}")
-        fix = "" if ORIGINAL in case.block else f"{ORIGINAL} inside the block"
+        fix = advise_original(whole_case)
         off = describe_phase(case, names_of_other_length)
         yield make_finding("W03", by="; ".join(parts), off=off, fix=fix)
         case = leave_out(case, names_of_other_length)

@@ -241,7 +241,13 @@ def note_on_window(rotation: WantedRotation, spec: RopeSpec) -> str:
 def write_text(target: str, rotation: WantedRotation) -> Emission:
     """Return the text that makes a target compute the wanted rotation."""
     chosen = TARGETS[check_known("target", target, TARGETS)]
-    all_keys, flags = write_keys_and_flags(chosen, rotation)
+    return write_for(chosen, target, rotation)
+
+
+def write_for(chosen: Target, target: str, rotation: WantedRotation) -> Emission:
+    """Return the text for a target that has a name."""
+    all_keys, all_flags = write_keys_and_flags(chosen, rotation)
+    flags = leave_out_flags(chosen, rotation, all_keys, all_flags)
     fragment, losses = leave_out_keys(chosen, rotation, all_keys, flags)
     changes = bool(fragment) or bool(flags.keys() - LENGTH_FLAGS)
     lost = list_lost(chosen, rotation, losses, changes)
@@ -253,12 +259,12 @@ def write_text(target: str, rotation: WantedRotation) -> Emission:
         remarks += losses.unread
     else:
         lost += losses.unread
-    # If the file needs no change, the text loses nothing: a runtime that differs from
-    # the wanted rotation differs without the text, too.
+    # If the file needs no change, the text loses nothing: one of several runtimes that
+    # differs from the wanted rotation differs without the text, too.
     needs_nothing = (
         rotation.is_released and not rotation.unreached_length and not changes
     )
-    if needs_nothing and losses.reading_count:
+    if needs_nothing and losses.right_count:
         remarks += lost
         lost = []
     text = fill_template(chosen, rotation, fragment, flags, changes)
@@ -284,6 +290,25 @@ def write_keys_and_flags(
     if flags and written.base != rotation.base:
         flags["rope_freq_base"] = written.base
     return fragment, flags
+
+
+def leave_out_flags(
+    target: Target,
+    rotation: WantedRotation,
+    fragment: Fragment,
+    flags: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the flags that the file needs: that of a length alone, if the others change
+    nothing.
+    """
+    if "{flags}" not in target.text:
+        return flags
+    shorter = {name: flags[name] for name in flags if name in LENGTH_FLAGS}
+    losses = find_losses(target, rotation, fragment, flags)
+    shorter_losses = find_losses(target, rotation, fragment, shorter)
+    new_differences = set(shorter_losses.differing) - set(losses.differing)
+    is_silent = shorter_losses.count_silent() > losses.count_silent()
+    return flags if new_differences or is_silent else shorter
 
 
 def leave_out_keys(
@@ -381,8 +406,10 @@ class Losses:
     unread: tuple[str, ...]
     # Differences from the wanted rotation.
     differing: tuple[str, ...]
-    # The number of runtimes that read the text.
+    # The number of runtimes that read the text, and of those that compute what is
+    # wanted.
     reading_count: int
+    right_count: int
 
     def count_silent(self) -> int:
         """Count the runtimes that give no rotation for the text."""
@@ -406,8 +433,10 @@ def find_losses(
     source = rotation.source
     refusing = []
     unread = []
-    differing = []
+    differing: list[str] = []
+    right_count = 0
     for name in target.runtimes:
+        count_before = len(differing)
         config = source.config
         if fragment and target.as_flag:
             patch = nest_fragment(fragment, find_nest(target, source))
@@ -456,9 +485,12 @@ def find_losses(
             layers = replace(reading.layers.get(label, main_spec), claimed_len=None)
             for word in list_differences(layers, other):
                 differing.append(f"{name}: {label}: {word}")
+        right_count += len(differing) == count_before
 
     reading_count = len(target.runtimes) - len(refusing) - len(unread)
-    return Losses(tuple(refusing), tuple(unread), tuple(differing), reading_count)
+    return Losses(
+        tuple(refusing), tuple(unread), tuple(differing), reading_count, right_count
+    )
 
 
 def find_nest(target: Target, source: ModelFile) -> Sequence[str]:
@@ -493,14 +525,7 @@ def list_differences(spec: RopeSpec, rotation: RopeSpec) -> list[str]:
         if not np.allclose(frequencies, rotation.inv_freq(length), rtol=1e-6, atol=0):
             is_same = False
     if not is_same:
-        method = spec.method
-        starts_elsewhere = spec.trained_len != rotation.trained_len
-        if starts_elsewhere and spec.scaling.name == rotation.scaling.name:
-            method += f" from {spec.trained_len} tokens"
-        if spec.base != rotation.base:
-            method += f" at base {spec.base:g}"
-        methods = shorten_numbers(f"{method} instead of {rotation.method}")
-        words.append(f"frequencies: {methods}")
+        words.append(f"frequencies: {compare_methods(spec, rotation)}")
 
     if not math.isclose(spec.logit_multiplier, rotation.logit_multiplier, rel_tol=1e-6):
         words.append(
@@ -509,3 +534,18 @@ def list_differences(spec: RopeSpec, rotation: RopeSpec) -> list[str]:
     if spec.claimed_len is not None and spec.claimed_len != rotation.length:
         words.append(f"length {spec.claimed_len}, not {rotation.length}")
     return words
+
+
+def compare_methods(spec: RopeSpec, rotation: RopeSpec) -> str:
+    """Say by which method a runtime gets other frequencies than the wanted ones."""
+    method = spec.method
+    wanted = rotation.method
+    starts_elsewhere = spec.trained_len != rotation.trained_len
+    if starts_elsewhere and spec.scaling.name == rotation.scaling.name:
+        method += f" from {spec.trained_len} tokens"
+        wanted += f" from {rotation.trained_len}"
+    if spec.base != rotation.base:
+        method += f" at base {spec.base:g}"
+    if method == wanted:
+        return f"{shorten_numbers(method)} of other numbers than the file's"
+    return shorten_numbers(f"{method} instead of {wanted}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import find_length_to_claim, list_unscaled
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
-from ropelab.audit.fixes import advise_base, advise_length
+from ropelab.audit.fixes import advise_base, advise_form, advise_length
 from ropelab.math.scaling import Yarn
 from ropelab.readers.axes import explain_vision
 from ropelab.readers.registry import TRAINERS
@@ -121,7 +121,7 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
             case, "E08", by_ratio, kind=case.scaling_type, why=why, fix=fix
         )
     if unscaled:
-        fix = "ropelab emit --target, for the form that it reads"
+        fix = advise_form(case, unscaled)
         yield blame_runtimes(
             case, "E08", unscaled, kind=case.scaling_type, why="", fix=fix
         )

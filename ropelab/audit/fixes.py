@@ -3,14 +3,20 @@
 A change is laid over a copy of the file, which the runtimes then read anew.
 """
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from ropelab.audit.audit_case import AuditCase, have_equal_rotation, measure_distance
 from ropelab.audit.causes import is_plain, list_scaled_by_ratio, list_unscaled
+from ropelab.audit.emit import write_for
+from ropelab.audit.targets import TARGETS
+from ropelab.audit.wanted import Fragment, keep_scaling, read_model_file
 from ropelab.readers import registry
 from ropelab.readers.registry import Reading
+from ropelab.readers.scaling_types import yarn_attention
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import (
     MAXIMUM,
@@ -18,6 +24,7 @@ from ropelab.readers.trace import (
     find_language_part,
     find_rope_block,
 )
+from ropelab.runs.errors import InputError
 
 
 def advise_base(case: AuditCase, base: float, names: Collection[str]) -> str:
@@ -77,8 +84,7 @@ def list_places_of_base(
 
 
 def advise_claim(case: AuditCase, key: str, limit: int) -> str:
-    """Return the advice to claim the length that a scaling reaches, without another
-    rotation.
+    """Return the advice to claim the length that a scaling reaches.
 
     Without a length of training in the block, runtimes scale from the length that the
     file claims, so that both have to be written.
@@ -91,51 +97,194 @@ def advise_claim(case: AuditCase, key: str, limit: int) -> str:
     if case.document.kind == "gguf":
         # llama.cpp takes more than the file states, and warns.
         return f"--ctx-size {limit}"
+    changes: dict[str, Fragment] = {}
+    if case.block.get(ORIGINAL) is not None:
+        changes[f'"{key}": {limit}'] = {key: limit}
+    changes |= list_changes_of_original(case, key, limit)
+    return choose_change(case, changes, case.spec)
 
+
+def advise_original(case: AuditCase) -> str:
+    """Return the advice to write the trained length into the block, if it has none."""
+    if case.block.get(ORIGINAL) is not None:
+        return ""
+    factor = getattr(case.spec.scaling, "factor", 1.0)
+    limit = factor * case.spec.trained_len
+    reached = case.spec.length if math.isinf(limit) else round(limit)
+    changes = list_changes_of_original(case, MAXIMUM, reached)
+    return choose_change(case, changes, case.spec)
+
+
+def list_changes_of_original(
+    case: AuditCase, key: str, limit: int
+) -> dict[str, Fragment]:
+    """Return changes that write the trained length into the block, by their advice."""
+    trained = case.spec.trained_len
+    _, language_part = find_language_part(case.document.config)
+    condition = ""
+    if language_part.get(ORIGINAL) != trained:
+        # The file does not say what the model was trained at.
+        condition = f", if the model was trained at {trained} tokens"
+    original = f'"{ORIGINAL}": {trained} inside the block'
+    in_block = change_block(case, {ORIGINAL: trained})
+    return {
+        f"{original}{condition}": in_block,
+        f'{original} and "{key}": {limit}{condition}': {key: limit, **in_block},
+    }
+
+
+def advise_factor(case: AuditCase, factor: float, length: int) -> str:
+    """Return the advice to scale by a smaller factor.
+
+    Some runtimes compute the factor from the lengths, and a factor on attention may be
+    written for the larger one.
+
+    Args:
+        case: the configuration as the runtimes read it.
+        factor: the factor that is enough.
+        length: the length in tokens that it is enough for.
+    """
+    if case.document.kind == "gguf":
+        return f"--rope-scale {factor:.6g}"
+    block_change: Fragment = {"factor": factor}
+    advice = f'"factor": {factor!r}'
+    old_factor = getattr(case.spec.scaling, "factor", 1.0)
+    attention = case.block.get("attention_factor")
+    if isinstance(attention, float) and math.isclose(
+        attention, yarn_attention(old_factor), rel_tol=1e-3
+    ):
+        # In full, since runtimes that pass over the key compute all its digits.
+        block_change["attention_factor"] = yarn_attention(factor)
+        advice += f' and "attention_factor": {block_change["attention_factor"]}'
+    in_block = change_block(case, block_change)
+    changes = {
+        advice: in_block,
+        f'{advice} and "{MAXIMUM}": {length}': {MAXIMUM: length, **in_block},
+    }
+    return choose_change(case, changes, None)
+
+
+def advise_form(case: AuditCase, names: Sequence[str]) -> str:
+    """Return the command that writes a file's scaling in the form that runtimes read, and
+    the names of those for which there is none.
+    """
+    if case.document.kind != "config":
+        return ""
+    targets = []
+    without_form = []
+    for name in names:
+        target = find_target_with_form(case, name)
+        if target:
+            targets.append(target)
+        else:
+            without_form.append(name)
+
+    advice = ""
+    if targets:
+        joined = ",".join(target for target in TARGETS if target in targets)
+        advice = f"ropelab emit --target {joined}, for the form that is read"
+    if without_form:
+        separator = "; " if advice else ""
+        advice += f"{separator}no text makes {', '.join(without_form)} apply it"
+    return advice
+
+
+def find_target_with_form(case: AuditCase, name: str) -> str:
+    """Return a target of `emit` whose text makes a runtime apply a file's own scaling;
+    empty: there is none.
+    """
+    file_name = case.document.name
+    try:
+        source, spec = read_model_file(file_name, case.document.config)
+        rotation, _ = keep_scaling(file_name, source, spec, spec.length)
+    except InputError:
+        return ""
+    # A target for this runtime alone comes before one that is for several.
+    candidates = sorted(TARGETS, key=lambda target: len(TARGETS[target].runtimes))
+    for target in candidates:
+        if name not in TARGETS[target].runtimes:
+            continue
+        emission = write_for(
+            replace(TARGETS[target], runtimes=(name,)), target, rotation
+        )
+        if emission.changes and not emission.lost:
+            return target
+    return ""
+
+
+def change_block(case: AuditCase, change: Fragment) -> Fragment:
+    """Return the change of the language part that changes keys of its rope block."""
     _, language_part = find_language_part(case.document.config)
     block_name, block = find_rope_block(language_part)
-    trained = case.spec.trained_len
-    original = {block_name: {**block, ORIGINAL: trained}}
-    changes: dict[str, dict[str, Any]] = {
-        f'"{key}": {limit}': {key: limit},
-        f'"{key}": {limit}, and "{ORIGINAL}": {trained} inside the block': {
-            key: limit,
-            **original,
-        },
-    }
+    return {block_name: {**block, **change}}
+
+
+def choose_change(
+    case: AuditCase, changes: Mapping[str, Fragment], wanted_spec: RopeSpec | None
+) -> str:
+    """Return the advice whose change puts the fewest runtimes apart from the reference,
+    with their names.
+
+    Args:
+        case: the configuration as the runtimes read it.
+        changes: changes of the language part, by the advice to make them.
+        wanted_spec: the rotation that the changed file is to have; None: what the
+            reference then reads.
+    """
+    best_advice = ""
+    fewest_misled: list[str] | None = None
     for advice, change in changes.items():
         changed_config = change_language_part(case.document.config, change)
-        spec = read_changed(case, case.reference, changed_config)
-        if spec is None or spec.trained_len != trained:
+        changed_spec = read_changed(case, case.reference, changed_config)
+        if changed_spec is None:
             continue
-        if have_equal_rotation(spec, case.spec):
-            return advice
-    return f"ropelab emit --context {limit}, which writes every length that is needed"
+        if wanted_spec is not None and not have_equal_rotation(
+            changed_spec, wanted_spec
+        ):
+            continue
+        misled = list_misled(case, changed_config, case.spec, changed_spec)
+        if fewest_misled is None or len(misled) < len(fewest_misled):
+            best_advice = advice
+            fewest_misled = misled
+    return best_advice + name_misled(fewest_misled or [])
 
 
 def advise_length(case: AuditCase, length: int) -> str:
     """Return the advice to write a length into the file, and the runtimes that would then
     no longer rotate as the file means.
     """
-    advice = f'"{MAXIMUM}": {length}'
-    misled = list_misled(case, length)
-    if misled:
-        advice += f" (with which {', '.join(misled)} would be wrong)"
-    return advice
-
-
-def list_misled(case: AuditCase, length: int) -> list[str]:
-    """Return the runtimes that rotate as the file means, and would no longer do so if the
-    file claimed this length.
-    """
     changed_config = change_language_part(case.document.config, {MAXIMUM: length})
     wanted_spec = find_wanted_spec(case, changed_config)
+    misled = list_misled(case, changed_config, wanted_spec, wanted_spec)
+    return f'"{MAXIMUM}": {length}{name_misled(misled)}'
+
+
+def name_misled(names: Sequence[str]) -> str:
+    """Return the end of an advice that misleads runtimes; empty for none."""
+    return f" (with which {', '.join(names)} would be wrong)" if names else ""
+
+
+def list_misled(
+    case: AuditCase,
+    changed_config: Mapping[str, Any],
+    spec_before: RopeSpec,
+    spec_after: RopeSpec,
+) -> list[str]:
+    """Return the runtimes that rotate as is right, and would no longer do so after a
+    change of the file.
+
+    Args:
+        case: the configuration as the runtimes read it.
+        changed_config: the changed file.
+        spec_before: the rotation that is right for the file as it is.
+        spec_after: the rotation that is right for the changed file.
+    """
     misled = []
     for reading in case.readings:
-        if not _rotates_as(reading.main_spec, wanted_spec, case.length):
+        if not _rotates_as(reading.main_spec, spec_before, case.length):
             continue
         changed_spec = read_changed(case, reading, changed_config)
-        if not _rotates_as(changed_spec, wanted_spec, case.length):
+        if not _rotates_as(changed_spec, spec_after, case.length):
             misled.append(reading.runtime.name)
     return misled
 

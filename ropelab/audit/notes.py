@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.finding import AuditFinding, make_finding, name_exceptions
+from ropelab.audit.fixes import advise_factor
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.families import TRAINED_LENGTHS, find_family
 from ropelab.readers.family import Family
@@ -55,7 +56,11 @@ def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
     if case.requested_length and case.requested_length < factor * trained:
         needed = max(1.0, case.requested_length / trained)
         yield make_finding(
-            "N02", asked=case.requested_length, need=needed, factor=factor
+            "N02",
+            asked=case.requested_length,
+            need=needed,
+            factor=factor,
+            fix=advise_factor(case, needed, case.requested_length),
         )
 
 

@@ -267,10 +267,6 @@ def write_llamafactory(rotation: WantedRotation) -> Fragment:
 def write_llamacpp(rotation: WantedRotation) -> Fragment:
     scaling = rotation.scaling
     flags: Fragment = {"ctx_size": rotation.context}
-    # The converter writes the file's own scaling.
-    if rotation.own_block and not rotation.has_raised_factor:
-        return flags
-
     if isinstance(scaling, scalings.PositionInterpolation):
         flags["rope_scaling"] = "linear"
         flags["rope_scale"] = scaling.factor

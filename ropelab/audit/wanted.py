@@ -193,7 +193,10 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
     # vLLM claims less by default than the file states.
     if not by_reference and isinstance(spec.scaling, scalings.LongRope):
         spec = replace(spec, claimed_len=language_part.get(MAXIMUM))
-    scaled_length = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
+    factor = getattr(spec.scaling, "factor", 1.0)
+    if math.isinf(factor * max(spec.length, spec.trained_len)):
+        raise InputError(f"{name}: no length is {factor:g} times the trained length")
+    scaled_length = round(factor * spec.length)
     if any(language_part.get(key) == scaled_length for key in VLLM_LENGTHS):
         # The file states the length after scaling under one of these keys, and the
         # length before scaling as the maximum.

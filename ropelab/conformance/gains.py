@@ -107,9 +107,9 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
     if answer:
         return answer, NO_DRIFT
 
-    answer = explain_growing_scores(observed)
-    if answer:
-        return answer, "rotate alone, and multiply scores where attention does"
+    growth = explain_growing_scores(observed)
+    if growth is not None:
+        return growth
 
     factors = np.hypot(observed.cos, observed.sin) / observed.gain
     deviations = np.abs(factors - 1)
@@ -122,17 +122,17 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
     return answer, "both of one angle, and one factor for all pairs and positions"
 
 
-def explain_growing_scores(observed: Observed) -> str:
-    """Name a factor that all pairs share and that grows with the position.
+def explain_growing_scores(observed: Observed) -> tuple[str, str] | None:
+    """Name a factor that all pairs share and that grows with the position, and the fix.
 
     Some attention multiplies queries by the logarithm of their position, beyond the
-    trained length (Qwen's log n, Llama 4's temperature). Empty: there is none.
+    trained length (Qwen's log n, Llama 4's temperature). None: there is none.
     """
     order = np.argsort(observed.positions)
     positions = observed.positions[order]
     factors = np.hypot(observed.cos, observed.sin)[order]  # [positions, pairs]
     if not factors.size or not (np.isfinite(factors) & (factors > 0)).all():
-        return ""
+        return None
 
     means = factors.mean(axis=1)
     is_shared = np.ptp(factors, axis=1).max() <= LARGEST_UNEVENNESS / 2 * means.min()
@@ -140,19 +140,27 @@ def explain_growing_scores(observed: Observed) -> str:
     growth = means / means[0]
     grown = np.flatnonzero(growth > 1 + LARGEST_UNEVENNESS / 10)
     if not (is_shared and is_rising and growth[-1] > 1 + LARGEST_UNEVENNESS):
-        return ""
+        return None
 
     answer = (
         f"cos and sin of all pairs are {growth[-1]:.3g} times as long at position"
         f" {positions[-1]} as at {positions[0]}"
     )
+    if len(grown) >= 2 and np.ptp(growth[grown]) < LARGEST_UNEVENNESS:
+        # One value from some position on. A factor of a scaling holds everywhere.
+        first, last = positions[grown[0] - 1], positions[grown[0]]
+        return (
+            f"{answer}: a step between positions {first} and {last}",
+            "one factor for all positions",
+        )
+
     logarithms = np.log(positions[grown].astype(np.float64))
     if len(grown) >= FEWEST_GROWN:
         slope, start = np.polyfit(logarithms, growth[grown], 1)
         errors = growth[grown] - start - slope * logarithms
         if np.abs(errors).max() < LARGEST_UNEVENNESS:
             answer += ": a factor that grows with the logarithm of the position"
-    return answer
+    return answer, "rotate alone, and multiply scores where attention does"
 
 
 def explain_drift(observed: Observed) -> str:

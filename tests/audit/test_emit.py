@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ropelab
+from ropelab.audit.audit_case import have_equal_rotation
 from ropelab.audit.audited import audit
 from ropelab.audit.emit import emit, list_differences, write_text
 from ropelab.audit.targets import (
@@ -41,6 +42,7 @@ from ropelab.math.scaling import (
     Yarn,
 )
 from ropelab.readers import registry
+from ropelab.readers.document import Document
 from ropelab.readers.families import FIXED_TYPES
 from ropelab.readers.flags import parse_flags
 from ropelab.runs.errors import InputError
@@ -267,7 +269,7 @@ def test_emissions_are_tables_in_python():
     assert list(done.tables["targets"].columns) == columns
 
 
-def test_a_difference_of_a_file_that_needs_no_change_is_in_the_table(
+def test_a_target_that_reads_a_file_otherwise_loses_something(
     tmp_path: Path,
 ) -> None:
     """vLLM multiplies the length by the factor, and scales from the product."""
@@ -283,8 +285,74 @@ def test_a_difference_of_a_file_that_needs_no_change_is_in_the_table(
     (tmp_path / "config.json").write_text(json.dumps(config))
     done = emit(str(tmp_path / "config.json"), context=32768, target="vllm")
     (row,) = done.rows["targets"]
+    assert row["text"] == "--max-model-len 32768"
+    assert mentions(row["lost"][0], "from 131072 tokens instead of", "from 32768")
+    assert not done.note
+
+    # Of several runtimes, one that differs is remarked.
+    done = emit(str(tmp_path / "config.json"), context=32768, target="portable")
+    (row,) = done.rows["targets"]
     assert not row["lost"]
-    assert mentions(row["remarks"][0], "from 131072 tokens instead of")
+    assert any("from 131072 tokens" in each for each in row["remarks"])
+
+
+@pytest.mark.parametrize(
+    ("config", "context", "text"),
+    [
+        # The converter passes over a block that stands beside another.
+        (
+            {
+                "model_type": "qwen3",
+                "hidden_size": 4096,
+                "num_attention_heads": 32,
+                "head_dim": 128,
+                "max_position_embeddings": 1048576,
+                "rope_theta": 5000000.0,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 5000000.0},
+                "rope_scaling": {
+                    "type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 262144,
+                },
+            },
+            1048576,
+            "-c 1048576 --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 262144",
+        ),
+        # The flags that the converter's file makes idle are left out.
+        (
+            {
+                "model_type": "qwen2",
+                "hidden_size": 3584,
+                "num_attention_heads": 28,
+                "max_position_embeddings": 131072,
+                "rope_theta": 1000000.0,
+                "rope_scaling": {
+                    "type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 32768,
+                },
+            },
+            131072,
+            "-c 131072",
+        ),
+    ],
+)
+def test_llamacpp_gets_the_flags_that_its_file_lacks(
+    config: dict[str, Any], context: int, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = emit(str(tmp_path / "config.json"), context=context, target="llama.cpp")
+    (emission,) = done.targets
+    assert emission.text == text
+    assert not emission.lost
+
+    again = audit(
+        Document("x", "config", config),
+        runtime="llama.cpp",
+        flags=text,
+        precision=False,
+    )
+    assert have_equal_rotation(again.spec, done.rotation)
 
 
 LLAMA31 = {

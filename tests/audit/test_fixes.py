@@ -1,6 +1,7 @@
 """Fixes of an audit, typed and audited again: the finding goes, and nothing else moves."""
 
 import json
+import math
 import re
 from copy import deepcopy
 from pathlib import Path
@@ -39,8 +40,15 @@ QWEN3_VL = {
 CHANGE = re.compile(r'"(\w+)": ([\d.e+]+)( inside the block| in \S+)?')
 
 
-def audit_file(config: dict[str, Any]) -> FileAudit:
-    return audit(Document("test", "config", config), precision=False)
+def audit_file(config: dict[str, Any], **options: Any) -> FileAudit:
+    return audit(Document("test", "config", config), precision=False, **options)
+
+
+def find_agreeing(result: FileAudit) -> set[str]:
+    """Return the names of the runtimes that rotate as the reference does."""
+    return {
+        name for name, spec in result.specs if have_equal_rotation(spec, result.spec)
+    }
 
 
 def find_fix(result: FileAudit, code: str) -> str:
@@ -56,7 +64,7 @@ def type_fix(config: dict[str, Any], fix: str) -> dict[str, Any]:
     for key, number, place in changes:
         value = json.loads(number)
         part: Any = typed
-        if place == " inside the block":
+        if place == " inside the block" or key in ("factor", "attention_factor"):
             _, language_part = find_language_part(typed)
             part = language_part["rope_scaling"]
         elif place:
@@ -71,8 +79,9 @@ def test_a_length_of_training_is_written_beside_the_length_that_is_reached() -> 
     before = audit_file(config)
     fix = find_fix(before, "W10")
     assert fix == (
-        '"max_position_embeddings": 131072, and "original_max_position_embeddings":'
-        " 32768 inside the block"
+        '"original_max_position_embeddings": 32768 inside the block and'
+        ' "max_position_embeddings": 131072, if the model was trained at 32768 tokens'
+        " (with which transformers-4.48 would be wrong)"
     )
     after = audit_file(type_fix(config, fix))
     assert have_equal_rotation(after.spec, before.spec)
@@ -91,6 +100,38 @@ def test_a_declared_base_is_written_where_it_is_read(outer: dict[str, Any]) -> N
     after = audit_file(type_fix(config, fix))
     assert {spec.base for _, spec in after.specs} == {5000000.0}
     assert "E03" not in {finding.code for finding in after.findings}
+
+
+@pytest.mark.parametrize("attention", [{}, {"attention_factor": 0.1 * math.log(4) + 1}])
+def test_a_smaller_factor_takes_its_companions_along(attention: dict[str, Any]) -> None:
+    """transformers 4.51 and ExLlamaV3 compute the factor from the lengths."""
+    block = {**YARN, "original_max_position_embeddings": 32768, **attention}
+    config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": block}
+    before = audit_file(config, length=65536)
+    agreeing = find_agreeing(before)
+    after = audit_file(type_fix(config, find_fix(before, "N02")), length=65536)
+    assert agreeing
+    assert find_agreeing(after) >= agreeing
+    assert after.spec.method.startswith("yarn(factor=2")
+    assert after.spec.attention_factor == pytest.approx(0.1 * math.log(2) + 1, rel=1e-5)
+    assert "N02" not in {finding.code for finding in after.findings}
+
+
+def test_a_command_is_advised_only_where_its_text_works() -> None:
+    block = {**YARN, "original_max_position_embeddings": 262144}
+    config = {
+        **QWEN,
+        "max_position_embeddings": 1048576,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        "rope_scaling": block,
+    }
+    fix = find_fix(audit_file(config), "E08")
+    assert fix == "ropelab emit --target llama.cpp, for the form that is read"
+
+    dynamic = {**QWEN, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
+    assert find_fix(audit_file(dynamic, runtime="vllm"), "E08") == (
+        "no text makes vllm apply it"
+    )
 
 
 def test_a_length_does_not_mislead_the_one_runtime_that_it_mends() -> None:

@@ -62,11 +62,11 @@ def audit_by(config: dict[str, Any], *names: str) -> FileAudit:
 
 
 def summarize(result: FileAudit) -> set[tuple[Any, ...]]:
-    """Return the findings, each without the order of the runtimes in its sentence."""
+    """Return the findings, each without the order of the runtimes in its words."""
     summary: set[tuple[Any, ...]] = set()
     for finding in result.findings:
-        words = sorted(re.split(r"[\s,;]+", finding.says))
-        summary.add((finding.code, finding.level, finding.do, tuple(words)))
+        words = sorted(re.split(r"[\s,;]+", f"{finding.says} {finding.do}"))
+        summary.add((finding.code, finding.level, *words))
     return summary
 
 

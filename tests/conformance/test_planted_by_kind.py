@@ -193,6 +193,13 @@ def log_n(q: np.ndarray, k: np.ndarray, positions: np.ndarray) -> Any:
     return turned(q, angles) * np.maximum(logarithms, 1)[:, None], turned(k, angles)
 
 
+def stepped(positions: np.ndarray) -> Any:
+    """The factor on cos and sin comes where the trained length ends."""
+    angles = by(positions, ladder())
+    gain = np.where(positions < 2048, 1, 1.1386)[:, None]
+    return gain * np.cos(angles), gain * np.sin(angles)
+
+
 def multiplied(positions: np.ndarray) -> Any:
     """ggml's: in slow pairs more is lost than by a product for each pair."""
     step = np.float32(5e6) ** np.float32(-2 / 64)
@@ -263,6 +270,7 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
     ),
     "powers": (PLAIN, powers, "some pairs grow with the position and others fall"),
     "log n": (PLAIN, log_n, "a factor that grows with the logarithm of the position"),
+    "a step": (PLAIN, stepped, "times as long"),
     "neighbours": (
         PLAIN,
         rotating(ladder(), lambda p: p ^ 1),

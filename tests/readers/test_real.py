@@ -824,7 +824,7 @@ def test_advice_names_no_text_that_the_file_has_already(tmp_path: Path) -> None:
         "original_max_position_embeddings": yarn.pop("original_max_position_embeddings")
     }
     found = findings_of({**llama, **outside, "rope_scaling": yarn}, tmp_path)
-    assert found["W03"] == "original_max_position_embeddings inside the block"
+    assert found["W03"] == '"original_max_position_embeddings": 4096 inside the block'
 
 
 @pytest.mark.parametrize(
