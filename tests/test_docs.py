@@ -50,7 +50,7 @@ CONSTANTS = {
         "models of 1.1 million",
         "an angle wrong by 0.01 rad",
         "base 1e6",
-        "with 0.4, 1.1, 4 and 11 million parameters",
+        "with 0.4, 1.1 and 4 million parameters",
         "intervals of 95 % or more",
         "0.4 to 11 million",
         "the last 512 of 2048",
