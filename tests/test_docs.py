@@ -52,7 +52,7 @@ CONSTANTS = {
         "base 1e6",
         "with 0.4, 1.1 and 4 million parameters",
         "intervals of 95 % or more",
-        "0.4 to 11 million",
+        "0.4 to 4 million",
         "the last 512 of 2048",
         "0.5 L",
         "0.75 L",
