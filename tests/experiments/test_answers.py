@@ -139,7 +139,7 @@ def test_a_number_without_an_interval_says_so_on_the_terminal() -> None:
         # The best of methods that all fail is not praised.
         (
             "extrapolate/extrapolate-outside",
-            "no method copies more than 0.13 [0.02, 0.25] (yarn ×2)",
+            "no method copies more than 0.113 [0.094, 0.133] (yarn ×2)",
         ),
         # The change of a share of five cases has an interval beyond 1.
         (
