@@ -55,10 +55,17 @@ def declares_scaling(config: Mapping[str, Any]) -> bool:
 
 
 def list_unscaled(case: AuditCase) -> list[str]:
-    """Return the runtimes that pass over a scaling."""
+    """Return the runtimes that pass over a scaling.
+
+    Whoever replaces it by a flag of the server has asked for that.
+    """
     if not declares_scaling(case.document.config):
         return []
-    names = [name for name, spec in case.specs if is_plain(spec)]
+    names = []
+    for name, spec in case.specs:
+        config_with_flags = case.flags.apply(name, case.document.config)
+        if is_plain(spec) and declares_scaling(config_with_flags):
+            names.append(name)
     if len(names) < len(case.specs):
         return names
 

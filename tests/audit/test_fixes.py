@@ -13,6 +13,7 @@ import pytest
 
 from ropelab.audit.audit_case import have_equal_rotation
 from ropelab.audit.audited import FileAudit, audit
+from ropelab.audit.emit import emit
 from ropelab.readers.document import Document
 from ropelab.readers.trace import find_language_part
 
@@ -132,6 +133,25 @@ def test_a_command_is_advised_only_where_its_text_works() -> None:
     assert find_fix(audit_file(dynamic, runtime="vllm"), "E08") == (
         "no text makes vllm apply it"
     )
+
+
+def test_a_scaling_that_a_flag_replaces_is_not_passed_over(tmp_path: Path) -> None:
+    """NTK-aware scaling is written as another base, in place of the file's block."""
+    block = {**YARN, "original_max_position_embeddings": 32768}
+    config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": block}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for target in ("vllm", "sglang"):
+        done = emit(
+            str(tmp_path / "config.json"), context=65536, method="ntk", target=target
+        )
+        (emission,) = done.targets
+        again = audit_file(config, runtime=target, flags=emission.text)
+        assert "E08" not in {finding.code for finding in again.findings}
+
+    # Without the flag, a runtime that passes over it is named.
+    dynamic = {**QWEN, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
+    again = audit_file(dynamic, runtime="vllm", flags="--max-model-len 32768")
+    assert "E08" in {finding.code for finding in again.findings}
 
 
 def test_a_length_does_not_mislead_the_one_runtime_that_it_mends() -> None:
