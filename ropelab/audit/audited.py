@@ -247,21 +247,21 @@ def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading
     InputError: no runtime reads the document.
     """
     order = list(registry.EVERY_RUNTIME)
-    ranks = []
-    for number, reading in enumerate(readings):
+
+    def rank(reading: Reading) -> tuple[bool, bool, bool, bool, int]:
+        """Return what is compared between two readings; False and less come first."""
         spec = reading.main_spec
-        if spec is None:
-            continue
+        assert spec is not None
         name = reading.runtime.name
         is_other = name != registry.REFERENCE
         serves = name not in registry.TRAINERS
         passes_over_scaling = declares_scaling(document.config) and is_plain(spec)
         place = order.index(name)
-        rank = (is_other, serves, spec.has_default_base, passes_over_scaling, place)
-        ranks.append((rank, number))
-    if ranks:
-        _, number = min(ranks)
-        return readings[number]
+        return is_other, serves, spec.has_default_base, passes_over_scaling, place
+
+    successful = [each for each in readings if each.main_spec is not None]
+    if successful:
+        return min(successful, key=rank)
 
     # The reason of transformers 5 is reported if it is among the runtimes.
     reason = readings[0].explanation

@@ -10,7 +10,7 @@ from ropelab.audit.causes import (
     leave_out,
     list_scaled_from_other_length,
 )
-from ropelab.audit.finding import AuditFinding, make_finding, name_exceptions
+from ropelab.audit.finding import AuditFinding, make_finding, say_where
 from ropelab.audit.fixes import advise_original
 from ropelab.math.scaling import DynamicNtk, LongRope
 from ropelab.runs.sentences import shorten_numbers
@@ -57,7 +57,7 @@ def find_dynamic_bases(case: AuditCase) -> Iterator[AuditFinding]:
         return
     yield make_finding(
         "W07",
-        where=name_exceptions(case, lengths),
+        where=say_where(case, lengths),
         trained=min(lengths.values()),
     )
 

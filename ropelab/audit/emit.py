@@ -238,14 +238,19 @@ def note_on_window(rotation: WantedRotation, spec: RopeSpec) -> str:
     )
 
 
-def write_text(target: str, rotation: WantedRotation) -> Emission:
-    """Return the text that makes a target compute the wanted rotation."""
+def write_text(
+    target: str, rotation: WantedRotation, runtimes: Sequence[str] = ()
+) -> Emission:
+    """Return the text that makes a target compute the wanted rotation.
+
+    Args:
+        target: the name of the target.
+        rotation: the wanted rotation.
+        runtimes: the runtimes that have to read the text; empty: all of the target.
+    """
     chosen = TARGETS[check_known("target", target, TARGETS)]
-    return write_for(chosen, target, rotation)
-
-
-def write_for(chosen: Target, target: str, rotation: WantedRotation) -> Emission:
-    """Return the text for a target that has a name."""
+    if runtimes:
+        chosen = replace(chosen, runtimes=tuple(runtimes))
     all_keys, all_flags = write_keys_and_flags(chosen, rotation)
     flags = leave_out_flags(chosen, rotation, all_keys, all_flags)
     fragment, losses = leave_out_keys(chosen, rotation, all_keys, flags)
@@ -259,8 +264,9 @@ def write_for(chosen: Target, target: str, rotation: WantedRotation) -> Emission
         remarks += losses.unread
     else:
         lost += losses.unread
-    # If the file needs no change, the text loses nothing: one of several runtimes that
-    # differs from the wanted rotation differs without the text, too.
+    # The file as it is has the wanted rotation, and the text changes nothing. A runtime
+    # that differs does so without the text, too, which is no loss as long as another
+    # runtime of the target computes what is wanted.
     needs_nothing = (
         rotation.is_released and not rotation.unreached_length and not changes
     )

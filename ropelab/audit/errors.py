@@ -1,7 +1,7 @@
 """Rules of an audit: refusals, and runtimes that rotate by something else."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import find_length_to_claim, list_unscaled
@@ -59,8 +59,6 @@ def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
 
 def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that take another base."""
-    _, language_part = find_language_part(case.document.config)
-    reference = case.reference.runtime.name
     right_base = case.spec.base
     for base, names in case.group(lambda spec: spec.base).items():
         if math.isclose(base, right_base, rel_tol=1e-7):
@@ -71,30 +69,47 @@ def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
         for _, spec in case.specs:
             if spec.base == base and not source:
                 source = spec.base_source
-        # A base that the file states is wanted rather than a default.
-        is_stated = find_value(language_part, source) is not ABSENT
-        # A GGUF file is made with GPT-NeoX's key as well, under another name.
-        is_stated = is_stated or base == language_part.get("rotary_emb_base")
-        is_wanted = is_stated and case.spec.has_default_base
-        if source.startswith("--"):
-            fix = f"leave {source} off"
-        elif is_wanted and reference in TRAINERS:
-            fix = f"give {reference} the base {base!r} if the model was trained with it"
-            other_fix = advise_base(case, right_base, names)
-            if other_fix:
-                fix += f", else {other_fix}"
-        elif is_wanted:
-            fix = advise_base(case, base, [reference])
-        else:
-            fix = advise_base(case, right_base, names)
-        if not fix and "llama.cpp" in names:
-            fix = f"--rope-freq-base {right_base!r}"
         about = {
             "base": write_number(base),
             "right": write_number(right_base),
             "source": source,
+            "fix": advise_one_base(case, base, source, names),
         }
-        yield blame_runtimes(case, "E03", names, fix=fix, **about)
+        yield blame_runtimes(case, "E03", names, **about)
+
+
+def advise_one_base(
+    case: AuditCase, base: float, source: str, names: Sequence[str]
+) -> str:
+    """Return the advice that gives all runtimes one base: that of the reference, or the
+    base that the file states where the reference takes a default.
+
+    Args:
+        case: the configuration as the runtimes read it.
+        base: the base that some runtimes take, other than that of the reference.
+        source: where these runtimes take it from: a key of the file, or a flag.
+        names: the names of these runtimes.
+    """
+    if source.startswith("--"):
+        return f"leave {source} off"
+
+    reference = case.reference.runtime.name
+    right_base = case.spec.base
+    _, language_part = find_language_part(case.document.config)
+    is_stated = find_value(language_part, source) is not ABSENT
+    # A GGUF file is made with GPT-NeoX's key as well, under another name.
+    is_stated = is_stated or base == language_part.get("rotary_emb_base")
+    is_wanted = is_stated and case.spec.has_default_base
+    if is_wanted and reference not in TRAINERS:
+        return advise_base(case, base, [reference])
+
+    fix = advise_base(case, right_base, names)
+    if is_wanted:
+        trained = f"give {reference} the base {base!r} if the model was trained with it"
+        return f"{trained}, else {fix}" if fix else trained
+    if not fix and "llama.cpp" in names:
+        return f"--rope-freq-base {right_base!r}"
+    return fix
 
 
 def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:

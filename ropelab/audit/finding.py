@@ -63,9 +63,9 @@ def agree_verbs(sentence: str, several: bool) -> str:
     return VERB.sub(r"\2" if several else r"\1", sentence)
 
 
-def name_exceptions(case: AuditCase, names: Collection[str]) -> str:
-    """Return the words ` in A, B` for runtimes that do what the reference does not do;
-    empty words if the reference is one of them.
+def say_where(case: AuditCase, names: Collection[str]) -> str:
+    """Return ` in A, B` for runtimes of which alone a sentence is true; empty if it is
+    true of the reference, too.
     """
     if case.reference.runtime.name in names:
         return ""

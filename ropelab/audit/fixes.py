@@ -5,15 +5,18 @@ A change is laid over a copy of the file, which the runtimes then read anew.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 from ropelab.audit.audit_case import AuditCase, have_equal_rotation, measure_distance
 from ropelab.audit.causes import is_plain, list_scaled_by_ratio, list_unscaled
-from ropelab.audit.emit import write_for
+from ropelab.audit.emit import write_text
 from ropelab.audit.targets import TARGETS
-from ropelab.audit.wanted import Fragment, keep_scaling, read_model_file
+from ropelab.audit.wanted import (
+    Fragment,
+    keep_scaling,
+    merge_into_part,
+    read_model_file,
+)
 from ropelab.readers import registry
 from ropelab.readers.registry import Reading
 from ropelab.readers.scaling_types import yarn_attention
@@ -40,7 +43,7 @@ def advise_base(case: AuditCase, base: float, names: Collection[str]) -> str:
     """
     best_place = ""
     best_mended: list[str] = []
-    for place, change in list_places_of_base(case, base):
+    for place, change in list_places_of_base(case, base).items():
         changed_config = change_language_part(case.document.config, change)
         mended = []
         is_lost = False
@@ -63,24 +66,22 @@ def advise_base(case: AuditCase, base: float, names: Collection[str]) -> str:
     return advice
 
 
-def list_places_of_base(
-    case: AuditCase, base: float
-) -> list[tuple[str, dict[str, Any]]]:
-    """Return the places of a base in words, each with the change of the language part.
+def list_places_of_base(case: AuditCase, base: float) -> dict[str, Fragment]:
+    """Return the changes of the language part that write a base, by the place in words.
 
     A GGUF file is not edited by hand, and has none.
     """
     if case.document.kind == "gguf":
-        return []
+        return {}
     prefix, language_part = find_language_part(case.document.config)
     part_name = prefix.removesuffix(".")
     beside_block = f"in {part_name}" if part_name else "at top level"
-    places: list[tuple[str, dict[str, Any]]] = [(beside_block, {"rope_theta": base})]
+    changes: dict[str, Fragment] = {beside_block: {"rope_theta": base}}
     block_name, block = find_rope_block(language_part)
     if block:
-        in_block = {block_name: {**block, "rope_theta": base}}
-        places.append((f"in {prefix}{block_name}", in_block))
-    return places
+        in_block = change_block(case, {"rope_theta": base})
+        changes[f"in {prefix}{block_name}"] = in_block
+    return changes
 
 
 def advise_claim(case: AuditCase, key: str, limit: int) -> str:
@@ -97,11 +98,15 @@ def advise_claim(case: AuditCase, key: str, limit: int) -> str:
     if case.document.kind == "gguf":
         # llama.cpp takes more than the file states, and warns.
         return f"--ctx-size {limit}"
-    changes: dict[str, Fragment] = {}
+    claim = f'"{key}": {limit}'
     if case.block.get(ORIGINAL) is not None:
-        changes[f'"{key}": {limit}'] = {key: limit}
-    changes |= list_changes_of_original(case, key, limit)
-    return choose_change(case, changes, case.spec)
+        return choose_change(case, {claim: {key: limit}}, case.spec)
+
+    original, condition = describe_original(case)
+    change = {key: limit, **change_block(case, {ORIGINAL: case.spec.trained_len})}
+    return choose_change(
+        case, {f"{original} and {claim}{condition}": change}, case.spec
+    )
 
 
 def advise_original(case: AuditCase) -> str:
@@ -111,26 +116,31 @@ def advise_original(case: AuditCase) -> str:
     factor = getattr(case.spec.scaling, "factor", 1.0)
     limit = factor * case.spec.trained_len
     reached = case.spec.length if math.isinf(limit) else round(limit)
-    changes = list_changes_of_original(case, MAXIMUM, reached)
+    original, condition = describe_original(case)
+    in_block = change_block(case, {ORIGINAL: case.spec.trained_len})
+    # Some runtimes compute the factor from both lengths, and need the second, too.
+    changes = {
+        f"{original}{condition}": in_block,
+        f'{original} and "{MAXIMUM}": {reached}{condition}': {
+            MAXIMUM: reached,
+            **in_block,
+        },
+    }
     return choose_change(case, changes, case.spec)
 
 
-def list_changes_of_original(
-    case: AuditCase, key: str, limit: int
-) -> dict[str, Fragment]:
-    """Return changes that write the trained length into the block, by their advice."""
+def describe_original(case: AuditCase) -> tuple[str, str]:
+    """Return the words that write the trained length into the block, and the words of
+    the condition under which it is right.
+
+    The condition is empty if the file says what the model was trained at.
+    """
     trained = case.spec.trained_len
     _, language_part = find_language_part(case.document.config)
     condition = ""
     if language_part.get(ORIGINAL) != trained:
-        # The file does not say what the model was trained at.
         condition = f", if the model was trained at {trained} tokens"
-    original = f'"{ORIGINAL}": {trained} inside the block'
-    in_block = change_block(case, {ORIGINAL: trained})
-    return {
-        f"{original}{condition}": in_block,
-        f'{original} and "{key}": {limit}{condition}': {key: limit, **in_block},
-    }
+    return f'"{ORIGINAL}": {trained} inside the block', condition
 
 
 def advise_factor(case: AuditCase, factor: float, length: int) -> str:
@@ -204,9 +214,7 @@ def find_target_with_form(case: AuditCase, name: str) -> str:
     for target in candidates:
         if name not in TARGETS[target].runtimes:
             continue
-        emission = write_for(
-            replace(TARGETS[target], runtimes=(name,)), target, rotation
-        )
+        emission = write_text(target, rotation, runtimes=(name,))
         if emission.changes and not emission.lost:
             return target
     return ""
@@ -326,18 +334,10 @@ def _rotates_as(spec: RopeSpec | None, wanted_spec: RopeSpec, length: int) -> bo
     return first_wrong_position is None
 
 
-def change_language_part(
-    original_config: Mapping[str, Any], changes: Mapping[str, Any]
-) -> dict[str, Any]:
+def change_language_part(config: Mapping[str, Any], changes: Fragment) -> Fragment:
     """Return a copy of a file with other values of some keys of the language model."""
-    prefix, _ = find_language_part(original_config)
-    config = deepcopy(dict(original_config))
-    # Go to the part of the file that has the keys of the language model. The prefix is
-    # empty, or the path to this part with a dot at its end, such as "text_config.". The
-    # piece after the last dot is empty, and no key.
-    language_part = config
+    prefix, _ = find_language_part(config)
+    # The prefix is empty, or the path to the part with a dot at its end, such as
+    # "text_config.". The piece after the last dot is no key.
     *path_to_part, _ = prefix.split(".")
-    for key in path_to_part:
-        language_part = language_part[key]
-    language_part.update(changes)
-    return config
+    return merge_into_part(config, changes, path_to_part)

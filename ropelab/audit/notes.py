@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
-from ropelab.audit.finding import AuditFinding, make_finding, name_exceptions
+from ropelab.audit.finding import AuditFinding, make_finding, say_where
 from ropelab.audit.fixes import advise_factor
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.families import TRAINED_LENGTHS, find_family
@@ -48,7 +48,7 @@ def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
     # The multiplier is rounded as it is printed. A printed 1 would say nothing.
     multiplier = f"{spec.logit_multiplier:.4g}"
     times = "" if multiplier == "1" else f"every logit times {multiplier}, "
-    where = name_exceptions(case, scaled_specs)
+    where = say_where(case, scaled_specs)
     trained = spec.trained_len
     yield make_finding("N01", factor=factor, where=where, trained=trained, times=times)
 

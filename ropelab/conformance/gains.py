@@ -107,7 +107,7 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
     if answer:
         return answer, NO_DRIFT
 
-    growth = explain_growing_scores(observed)
+    growth = explain_growing_factor(observed)
     if growth is not None:
         return growth
 
@@ -122,7 +122,7 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
     return answer, "both of one angle, and one factor for all pairs and positions"
 
 
-def explain_growing_scores(observed: Observed) -> tuple[str, str] | None:
+def explain_growing_factor(observed: Observed) -> tuple[str, str] | None:
     """Name a factor that all pairs share and that grows with the position, and the fix.
 
     Some attention multiplies queries by the logarithm of their position, beyond the
@@ -148,11 +148,9 @@ def explain_growing_scores(observed: Observed) -> tuple[str, str] | None:
     )
     if len(grown) >= 2 and np.ptp(growth[grown]) < LARGEST_UNEVENNESS:
         # One value from some position on. A factor of a scaling holds everywhere.
-        first, last = positions[grown[0] - 1], positions[grown[0]]
-        return (
-            f"{answer}: a step between positions {first} and {last}",
-            "one factor for all positions",
-        )
+        before, after = positions[grown[0] - 1], positions[grown[0]]
+        answer += f": a step between positions {before} and {after}"
+        return answer, "one factor for all positions"
 
     logarithms = np.log(positions[grown].astype(np.float64))
     if len(grown) >= FEWEST_GROWN:

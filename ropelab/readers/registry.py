@@ -125,6 +125,7 @@ def _make_runtime(name: str, row: Mapping[str, Any]) -> Runtime:
 RUNTIMES = _read_group("runtimes")
 TRAINERS = _read_group("trainers")
 EXPORTERS = _read_group("exporters")
+# In the order in which a reference is chosen, if transformers 5 reads nothing.
 EVERY_RUNTIME = RUNTIMES | TRAINERS | EXPORTERS
 # The runtime with which all other runtimes are compared.
 REFERENCE = "transformers-5"

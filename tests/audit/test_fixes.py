@@ -16,15 +16,8 @@ from ropelab.audit.audited import FileAudit, audit
 from ropelab.audit.emit import emit
 from ropelab.readers.document import Document
 from ropelab.readers.trace import find_language_part
+from tests.audit.files import BARE_YARN, QWEN, YARN
 
-QWEN = {
-    "model_type": "qwen2",
-    "hidden_size": 3584,
-    "num_attention_heads": 28,
-    "max_position_embeddings": 32768,
-    "rope_theta": 1000000.0,
-}
-YARN = {"type": "yarn", "factor": 4.0}
 QWEN3_VL = {
     "model_type": "qwen3_vl_text",
     "hidden_size": 4096,
@@ -32,10 +25,7 @@ QWEN3_VL = {
     "head_dim": 128,
     "max_position_embeddings": 262144,
     "rope_parameters": {"rope_type": "default", "rope_theta": 5000000.0},
-    "rope_scaling": {
-        **YARN,
-        "original_max_position_embeddings": 262144,
-    },
+    "rope_scaling": {**YARN, "original_max_position_embeddings": 262144},
 }
 # A change as a fix has it: a key of the file, or of its rope block.
 CHANGE = re.compile(r'"(\w+)": ([\d.e+]+)( inside the block| in \S+)?')
@@ -76,7 +66,7 @@ def type_fix(config: dict[str, Any], fix: str) -> dict[str, Any]:
 
 
 def test_a_length_of_training_is_written_beside_the_length_that_is_reached() -> None:
-    config = {**QWEN, "rope_scaling": YARN}
+    config = {**QWEN, "rope_scaling": BARE_YARN}
     before = audit_file(config)
     fix = find_fix(before, "W10")
     assert fix == (
@@ -87,6 +77,19 @@ def test_a_length_of_training_is_written_beside_the_length_that_is_reached() -> 
     after = audit_file(type_fix(config, fix))
     assert have_equal_rotation(after.spec, before.spec)
     assert not {finding.code for finding in after.findings} & {"W10", "E08"}
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "sglang", "transformers-5"])
+def test_a_length_is_claimed_where_one_runtime_is_asked(runtime: str) -> None:
+    """vLLM alone scales alike without the claim, and would allow no more tokens."""
+    config = {**QWEN, "rope_scaling": BARE_YARN}
+    before = audit_file(config, runtime=runtime)
+    fix = find_fix(before, "W10")
+    assert '"max_position_embeddings": 131072' in fix
+    after = audit_file(type_fix(config, fix), runtime=runtime)
+    assert have_equal_rotation(after.spec, before.spec)
+    assert after.spec.claimed_len == 131072
+    assert "W10" not in {finding.code for finding in after.findings}
 
 
 @pytest.mark.parametrize("outer", [{}, {"model_type": "qwen3_vl"}])
@@ -106,7 +109,7 @@ def test_a_declared_base_is_written_where_it_is_read(outer: dict[str, Any]) -> N
 @pytest.mark.parametrize("attention", [{}, {"attention_factor": 0.1 * math.log(4) + 1}])
 def test_a_smaller_factor_takes_its_companions_along(attention: dict[str, Any]) -> None:
     """transformers 4.51 and ExLlamaV3 compute the factor from the lengths."""
-    block = {**YARN, "original_max_position_embeddings": 32768, **attention}
+    block = {**YARN, **attention}
     config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": block}
     before = audit_file(config, length=65536)
     agreeing = find_agreeing(before)
@@ -137,8 +140,7 @@ def test_a_command_is_advised_only_where_its_text_works() -> None:
 
 def test_a_scaling_that_a_flag_replaces_is_not_passed_over(tmp_path: Path) -> None:
     """NTK-aware scaling is written as another base, in place of the file's block."""
-    block = {**YARN, "original_max_position_embeddings": 32768}
-    config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": block}
+    config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": YARN}
     (tmp_path / "config.json").write_text(json.dumps(config))
     for target in ("vllm", "sglang"):
         done = emit(

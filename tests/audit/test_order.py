@@ -9,15 +9,8 @@ import pytest
 from ropelab.audit.audited import FileAudit, audit
 from ropelab.readers.document import Document
 from ropelab.runs.errors import InputError
+from tests.audit.files import QWEN, YARN
 
-QWEN = {
-    "model_type": "qwen2",
-    "hidden_size": 3584,
-    "num_attention_heads": 28,
-    "max_position_embeddings": 32768,
-    "rope_theta": 1000000.0,
-}
-YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 LLAMA = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -132,6 +125,19 @@ def test_a_base_in_another_place_is_to_be_moved() -> None:
     assert "class of its own" in found.do
 
 
-def test_a_warning_names_the_runtimes_if_the_reference_is_none_of_them() -> None:
-    result = audit_by(FILES["dynamic"], "vllm", "sglang", "transformers-4.57")
-    assert "W07" in {each.code for each in result.findings}
+def test_a_finding_names_its_runtimes_if_the_reference_is_none_of_them() -> None:
+    """Classes of GPT-J read no scaling, and vLLM's does."""
+    gptj = {**GPTJ, "n_positions": 2048}
+    result = audit_by(
+        {**gptj, "rope_scaling": YARN}, "transformers-5", "sglang", "vllm"
+    )
+    says = {each.code: each.says for each in result.findings}
+    assert says["N01"].startswith("static yarn by 4 in vllm also affects prompts")
+    assert says["W05"].startswith("vllm (yarn")
+    # One runtime alone scales, and so no two of them scale from different lengths.
+    assert "W03" not in says
+
+    # It is not named where it is one of them.
+    result = audit_by(FILES["dynamic"], "vllm", "transformers-5")
+    says = {each.code: each.says for each in result.findings}
+    assert says["W07"].startswith("dynamic: keys already in the cache")

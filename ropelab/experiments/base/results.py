@@ -164,23 +164,21 @@ def _count_rotations(
     """Return `coverage`: for the trained, the given and the recommended bases, how many
     pairs do not rotate, complete less than one rotation, or at least one, in training.
     """
-    bases = {"trained base": config.train_base}
+    cases = [("trained base", config.train_base, rotating_pairs)]
     if config.base:
-        bases["given base"] = config.base
+        # A method stretches pairs after training, but those that it keeps at rest were
+        # trained at rest.
+        moving_pairs = _leave_out_resting(config, config.base, rotating_pairs)
+        cases.append(("given base", config.base, moving_pairs))
     has_recommended = bound[bound["recommended_base"] > 1]
     for row in has_recommended.to_dict("records"):
         name = f"recommended for {row['context_tokens']}"
-        bases[name] = row["recommended_base"]
+        cases.append((name, row["recommended_base"], rotating_pairs))
 
     all_pairs = config.head_dim // 2
     rows = []
-    for name, base in bases.items():
+    for name, base, moving_pairs in cases:
         inv_freq = inverse_frequencies(config.rotated, base)
-        moving_pairs = rotating_pairs
-        if name == "given base":
-            # A method stretches pairs after training, but those that it keeps at rest
-            # were trained at rest.
-            moving_pairs = _leave_out_resting(config, base, rotating_pairs)
         rotations_by_pair = rotations(inv_freq, config.train_len)[moving_pairs]
         below_one = int((rotations_by_pair < 1).sum())
         row = {
