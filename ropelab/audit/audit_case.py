@@ -17,7 +17,12 @@ from ropelab.readers.extra_rotations import ExtraRotation, read_rotation
 from ropelab.readers.flags import Flags
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import MAXIMUM, find_language_part, find_rope_block
+from ropelab.readers.trace import (
+    MAXIMUM,
+    find_language_part,
+    find_rope_block,
+    list_blocks,
+)
 from ropelab.runs.rows import group_pairs
 
 # The largest error of an angle, in radians, that counts as none: between two runtimes,
@@ -64,11 +69,24 @@ class AuditCase:
         return language_part.get(MAXIMUM)
 
     @property
+    def block_name(self) -> str:
+        """The name of the rope block: rope_parameters, or rope_scaling in older files.
+
+        Of two blocks it is the one that the reference reads.
+        """
+        prefix, language_part = find_language_part(self.document.config)
+        for name in list_blocks(language_part):
+            if reads_block(self.reference, f"{prefix}{name}"):
+                return name
+        name, _ = find_rope_block(language_part)
+        return name
+
+    @property
     def block(self) -> Mapping[str, Any]:
-        """The keys of rope_parameters, or of rope_scaling in older files."""
+        """The keys of the rope block; empty if there is none."""
         _, language_part = find_language_part(self.document.config)
-        _, block = find_rope_block(language_part)
-        return block
+        block = language_part.get(self.block_name)
+        return block if isinstance(block, Mapping) else {}
 
     @property
     def scaling_type(self) -> Any:
@@ -122,6 +140,14 @@ class AuditCase:
         """Return a rotation beside that of attention, as a runtime computes it."""
         _, language_part = find_language_part(self.document.config)
         return read_rotation(reading.runtime.name, name, language_part, reading.layers)
+
+
+def reads_block(reading: Reading, path: str) -> bool:
+    """Return True if a runtime reads any key of the block at a path."""
+    return any(
+        use.path.startswith(f"{path}.") and use.status in ("used", "translated")
+        for use in reading.keys
+    )
 
 
 def measure_distance(

@@ -14,6 +14,7 @@ from ropelab.audit.audit_case import TOLERANCE, AuditCase, measure_distance
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.spec import RefusedError, RopeSpec, require_number, require_whole
 from ropelab.readers.trace import (
+    LISTS,
     MAXIMUM,
     ORIGINAL,
     find_language_part,
@@ -47,11 +48,17 @@ def find_length_to_claim(case: AuditCase) -> int | None:
 
 
 def declares_scaling(config: Mapping[str, Any]) -> bool:
-    """Return True if the rope block of a file names a scaling."""
+    """Return True if the rope block of a file asks for a scaling.
+
+    A scaling by a factor of 1 changes nothing, but for types with lists or an alpha.
+    """
     _, language_part = find_language_part(config)
     _, block = find_rope_block(language_part)
     scaling_type = block.get("rope_type") or block.get("type")
-    return isinstance(scaling_type, str) and scaling_type not in ("default", "mrope")
+    if not isinstance(scaling_type, str) or scaling_type in ("default", "mrope"):
+        return False
+    has_other_numbers = any(block.get(key) for key in (*LISTS, "alpha"))
+    return block.get("factor") != 1 or has_other_numbers
 
 
 def list_unscaled(case: AuditCase) -> list[str]:

@@ -119,17 +119,17 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
     which gives 1, or it does not apply such a scaling at all.
     """
     length = find_length_to_claim(case)
+    ratio = None if length is None else case.maximum / case.block[ORIGINAL]
     by_ratio = []
     unscaled = []
     specs = dict(case.specs)
     for name in list_unscaled(case):
-        if length is not None and isinstance(specs[name].scaling, Yarn):
+        if ratio == 1 and isinstance(specs[name].scaling, Yarn):
             by_ratio.append(name)
         else:
             unscaled.append(name)
 
     if by_ratio and length is not None:
-        ratio = case.maximum / case.block[ORIGINAL]
         why = f": their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
         fix = advise_length(case, length)
         yield blame_runtimes(

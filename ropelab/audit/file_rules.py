@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from ropelab.audit.audit_case import AuditCase
+from ropelab.audit.audit_case import AuditCase, reads_block
 from ropelab.audit.causes import (
     describe_phase,
     find_length_to_claim,
@@ -25,14 +25,15 @@ from ropelab.readers.keys import (
     find_misspelt_key,
     find_nearest_key,
 )
+from ropelab.readers.scaling_types import SAME_TYPES
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import shorten_value
 from ropelab.readers.trace import (
     ORIGINAL,
     OUTSIDE,
     find_language_part,
-    find_rope_block,
     find_value,
+    list_blocks,
 )
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
@@ -141,6 +142,7 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
     if outside_paths:
         yield make_finding("W11", "outside", paths=", ".join(outside_paths))
     yield from find_unread_values(case, outside_paths)
+    yield from find_second_block(case)
     yield from find_keys_beside(case)
     yield from find_untyped_block(case)
 
@@ -159,11 +161,68 @@ def find_untyped_block(case: AuditCase) -> Iterator[AuditFinding]:
     """Find a factor in a block without a type, which scales nothing."""
     if case.scaling_type or case.block.get("factor") in (None, 1):
         return
-    _, language_part = find_language_part(case.document.config)
-    name, _ = find_rope_block(language_part)
+    name = case.block_name
     unscaled = [runtime for runtime, spec in case.specs if is_plain(spec)]
     if unscaled:
         yield make_finding("W11", "untyped", path=f"{name}.factor", names=unscaled)
+
+
+def find_second_block(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find two rope blocks that contradict each other, and who reads which."""
+    prefix, language_part = find_language_part(case.document.config)
+    names = list_blocks(language_part)
+    if len(names) < 2:
+        return
+    keys = list_contradictions(*(language_part[name] for name in names))
+    if not keys:
+        return
+
+    readers = {}
+    for name in names:
+        readers[name] = [
+            reading.runtime.name
+            for reading in case.readings
+            if reading.layers and reads_block(reading, f"{prefix}{name}")
+        ]
+    (other_name,) = {*names} - {case.block_name}
+    # The block of the reference comes first.
+    parts = []
+    for name in (case.block_name, other_name):
+        parts.append(f"{name} is read by {', '.join(readers[name]) or 'nobody'}")
+    yield make_finding(
+        "W20",
+        blocks=" and ".join(names),
+        keys=", ".join(keys),
+        readers="; ".join(parts),
+        kept=case.block_name,
+        other=other_name,
+    )
+
+
+def list_contradictions(
+    block: Mapping[str, Any], other: Mapping[str, Any]
+) -> list[str]:
+    """Return the keys that two rope blocks both have, with different values.
+
+    The type has two names, and some of its values mean the same.
+    """
+    keys = [
+        key
+        for key in block
+        if key in other
+        and key not in ("type", "rope_type")
+        and block[key] != other[key]
+    ]
+    one_type = block.get("rope_type") or block.get("type")
+    other_type = other.get("rope_type") or other.get("type")
+    mean_the_same = (
+        one_type == other_type
+        or (one_type, other_type) in SAME_TYPES
+        or (other_type, one_type) in SAME_TYPES
+    )
+    if one_type and other_type and not mean_the_same:
+        keys.insert(0, "rope_type")
+    return keys
 
 
 def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:

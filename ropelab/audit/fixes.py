@@ -25,7 +25,7 @@ from ropelab.readers.trace import (
     MAXIMUM,
     ORIGINAL,
     find_language_part,
-    find_rope_block,
+    list_blocks,
 )
 from ropelab.runs.errors import InputError
 
@@ -73,14 +73,13 @@ def list_places_of_base(case: AuditCase, base: float) -> dict[str, Fragment]:
     """
     if case.document.kind == "gguf":
         return {}
-    prefix, language_part = find_language_part(case.document.config)
+    prefix, _ = find_language_part(case.document.config)
     part_name = prefix.removesuffix(".")
     beside_block = f"in {part_name}" if part_name else "at top level"
     changes: dict[str, Fragment] = {beside_block: {"rope_theta": base}}
-    block_name, block = find_rope_block(language_part)
-    if block:
+    if case.block:
         in_block = change_block(case, {"rope_theta": base})
-        changes[f"in {prefix}{block_name}"] = in_block
+        changes[f"in {prefix}{case.block_name}"] = in_block
     return changes
 
 
@@ -118,14 +117,13 @@ def advise_original(case: AuditCase) -> str:
     reached = case.spec.length if math.isinf(limit) else round(limit)
     original, condition = describe_original(case)
     in_block = change_block(case, {ORIGINAL: case.spec.trained_len})
-    # Some runtimes compute the factor from both lengths, and need the second, too.
-    changes = {
-        f"{original}{condition}": in_block,
-        f'{original} and "{MAXIMUM}": {reached}{condition}': {
-            MAXIMUM: reached,
-            **in_block,
-        },
-    }
+    # Some runtimes compute the factor from both lengths, and others take the claimed
+    # length for the trained one.
+    changes = {f"{original}{condition}": in_block}
+    if case.maximum != reached:
+        both = {MAXIMUM: reached, **in_block}
+        claim = f'"{MAXIMUM}": {reached}'
+        changes = {f"{original} and {claim}{condition}": both, **changes}
     return choose_change(case, changes, case.spec)
 
 
@@ -140,10 +138,10 @@ def describe_original(case: AuditCase) -> tuple[str, str]:
     condition = ""
     if language_part.get(ORIGINAL) != trained:
         condition = f", if the model was trained at {trained} tokens"
-    return f'"{ORIGINAL}": {trained} inside the block', condition
+    return f'"{ORIGINAL}": {trained} inside {name_block(case)}', condition
 
 
-def advise_factor(case: AuditCase, factor: float, length: int) -> str:
+def advise_factor(case: AuditCase, factor: float) -> str:
     """Return the advice to scale by a smaller factor.
 
     Some runtimes compute the factor from the lengths, and a factor on attention may be
@@ -152,7 +150,6 @@ def advise_factor(case: AuditCase, factor: float, length: int) -> str:
     Args:
         case: the configuration as the runtimes read it.
         factor: the factor that is enough.
-        length: the length in tokens that it is enough for.
     """
     if case.document.kind == "gguf":
         return f"--rope-scale {factor:.6g}"
@@ -166,11 +163,14 @@ def advise_factor(case: AuditCase, factor: float, length: int) -> str:
         # In full, since runtimes that pass over the key compute all its digits.
         block_change["attention_factor"] = yarn_attention(factor)
         advice += f' and "attention_factor": {block_change["attention_factor"]}'
+    if has_two_blocks(case):
+        advice += f" inside {case.block_name}"
     in_block = change_block(case, block_change)
-    changes = {
-        advice: in_block,
-        f'{advice} and "{MAXIMUM}": {length}': {MAXIMUM: length, **in_block},
-    }
+    changes = {advice: in_block}
+    length = round(factor * case.spec.trained_len)
+    if case.maximum != length:
+        both = {MAXIMUM: length, **in_block}
+        changes = {f'{advice} and "{MAXIMUM}": {length}': both, **changes}
     return choose_change(case, changes, None)
 
 
@@ -222,9 +222,18 @@ def find_target_with_form(case: AuditCase, name: str) -> str:
 
 def change_block(case: AuditCase, change: Fragment) -> Fragment:
     """Return the change of the language part that changes keys of its rope block."""
+    return {case.block_name: {**case.block, **change}}
+
+
+def name_block(case: AuditCase) -> str:
+    """Return the words for the rope block: its name only if there are two."""
+    return case.block_name if has_two_blocks(case) else "the block"
+
+
+def has_two_blocks(case: AuditCase) -> bool:
+    """Return True if the language part has two rope blocks."""
     _, language_part = find_language_part(case.document.config)
-    block_name, block = find_rope_block(language_part)
-    return {block_name: {**block, **change}}
+    return len(list_blocks(language_part)) > 1
 
 
 def choose_change(
@@ -259,11 +268,13 @@ def choose_change(
 
 def advise_length(case: AuditCase, length: int) -> str:
     """Return the advice to write a length into the file, and the runtimes that would then
-    no longer rotate as the file means.
+    no longer rotate as the file means. It is empty if the reference is one of them.
     """
     changed_config = change_language_part(case.document.config, {MAXIMUM: length})
     wanted_spec = find_wanted_spec(case, changed_config)
     misled = list_misled(case, changed_config, wanted_spec, wanted_spec)
+    if case.reference.runtime.name in misled:
+        return ""
     return f'"{MAXIMUM}": {length}{name_misled(misled)}'
 
 

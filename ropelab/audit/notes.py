@@ -55,12 +55,14 @@ def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
     # The user asked for a length that a smaller factor would reach.
     if case.requested_length and case.requested_length < factor * trained:
         needed = max(1.0, case.requested_length / trained)
+        # Another runtime's YaRN may come from another block than the reference's scaling.
+        fix = advise_factor(case, needed) if spec is case.spec else ""
         yield make_finding(
             "N02",
             asked=case.requested_length,
             need=needed,
             factor=factor,
-            fix=advise_factor(case, needed, case.requested_length),
+            fix=fix,
         )
 
 

@@ -211,7 +211,15 @@ def find_rope_block(language_part: Mapping[str, Any]) -> tuple[str, Mapping[str,
 
     Without one the content is empty.
     """
-    for name in BLOCKS:
-        if isinstance(block := language_part.get(name), Mapping) and block:
-            return name, block
+    for name in list_blocks(language_part):
+        return name, language_part[name]
     return "rope_parameters", {}
+
+
+def list_blocks(language_part: Mapping[str, Any]) -> list[str]:
+    """Return the names of the rope blocks that are dicts with keys."""
+    return [
+        name
+        for name in BLOCKS
+        if isinstance(language_part.get(name), Mapping) and language_part[name]
+    ]

@@ -4,6 +4,7 @@ import re
 from itertools import combinations
 from pathlib import Path
 
+from ropelab.audit.finding import CODES
 from ropelab.readers.ollama import WRITERS
 from ropelab.readers.registry import RUNTIMES
 from tests.conformance import test_kinds, test_planted
@@ -60,3 +61,8 @@ def test_the_number_of_planted_bugs_is_that_of_the_tables() -> None:
     planted = len(test_planted.PLANTED) + len(test_kinds.PLANTED)
     assert f"{planted} planted bugs are named" in TEXT
     assert f"none of {len(test_kinds.RIGHT)} styles of right code is" in TEXT
+
+
+def test_the_table_of_codes_has_each_with_its_title():
+    rows = re.findall(r"^\| ([EWN]\d\d) \| (.+) \|$", TEXT, re.MULTILINE)
+    assert dict(rows) == {code: row["title"] for code, row in CODES.items()}

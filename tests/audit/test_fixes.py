@@ -188,3 +188,84 @@ def test_a_gguf_file_gets_a_flag(tmp_path: Path) -> None:
     writer.close()
     result = audit(tmp_path / "model.gguf", precision=False)
     assert find_fix(result, "W10") == "--ctx-size 131072"
+
+
+TWO_BLOCKS = {
+    **QWEN,
+    "rope_scaling": {**YARN, "factor": 8.0},
+    "rope_parameters": {**YARN, "rope_theta": 1e4},
+}
+
+
+def test_two_blocks_that_differ_are_named_with_who_reads_which() -> None:
+    """The converter of llama.cpp looks into rope_parameters first, transformers last."""
+    names = ("transformers-5", "vllm", "llama.cpp")
+    (found,) = [
+        each
+        for each in audit_file(TWO_BLOCKS, runtime=names).findings
+        if each.code == "W20"
+    ]
+    assert found.says == (
+        "rope_scaling and rope_parameters differ in factor: rope_scaling is read by"
+        " transformers-5, vllm; rope_parameters is read by llama.cpp"
+    )
+    assert found.do == (
+        "leave rope_parameters out, and write what is meant into rope_scaling"
+    )
+    # A base in one of them alone contradicts nothing, and neither do other words.
+    same = {**TWO_BLOCKS, "rope_scaling": {**YARN, "type": "yarn"}}
+    assert "W20" not in {each.code for each in audit_file(same).findings}
+    axes = {"type": "mrope", "mrope_section": [16, 24, 24]}
+    plain = {"rope_type": "default", "mrope_section": [16, 24, 24]}
+    same = {**QWEN, "rope_scaling": axes, "rope_parameters": plain}
+    assert "W20" not in {each.code for each in audit_file(same).findings}
+
+
+def test_a_factor_is_changed_in_the_block_that_is_read() -> None:
+    result = audit_file(TWO_BLOCKS, runtime="llama.cpp", length=65536)
+    assert find_fix(result, "N02") == (
+        '"factor": 2.0 inside rope_parameters and "max_position_embeddings": 65536'
+    )
+    assert find_fix(result, "W02") == '"max_position_embeddings": 131072'
+    result = audit_file(TWO_BLOCKS, length=65536)
+    assert find_fix(result, "N02").startswith('"factor": 2.0 inside rope_scaling')
+
+    # The reference scales by llama3 here, whose factor is another.
+    llama3 = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    mixed = {**TWO_BLOCKS, "model_type": "llama", "rope_scaling": llama3}
+    assert find_fix(audit_file(mixed, length=65536), "N02") == ""
+
+
+def test_a_factor_of_one_is_passed_over_by_nobody() -> None:
+    """transformers 4.51 takes the ratio of the lengths in its place, and scales."""
+    block = {**YARN, "factor": 1.0}
+    config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": block}
+    codes = {each.code for each in audit_file(config).findings}
+    assert "E08" not in codes
+    assert "W02" in codes
+
+
+def test_a_length_is_not_advised_to_whom_it_misleads() -> None:
+    """transformers 4.48 takes the claimed length for the trained one."""
+    config = {**QWEN, "rope_scaling": YARN}
+    assert find_fix(audit_file(config, runtime="transformers-4.48"), "W02") == ""
+    assert find_fix(audit_file(config, runtime="vllm"), "W02") == (
+        '"max_position_embeddings": 131072'
+    )
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.6])
+def test_a_smaller_factor_leaves_the_lengths_in_agreement(factor: float) -> None:
+    config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": YARN}
+    length = 16384 if factor == 1 else round(factor * 32768)
+    before = audit_file(config, runtime="vllm", length=length)
+    after = audit_file(
+        type_fix(config, find_fix(before, "N02")), runtime="vllm", length=length
+    )
+    assert not {each.code for each in after.findings} & {"N02", "W02", "E08"}
