@@ -27,7 +27,7 @@ def find_length_to_claim(case: AuditCase) -> int | None:
 
     With YaRN a model reaches the factor times the original length, and the file should
     claim this length. None: the file claims it already, or has another scaling, or its
-    factor or one of its lengths is missing or makes no sense.
+    factor or one of its lengths is missing, makes no sense or is not what is scaled from.
     """
     if case.scaling_type != "yarn":
         return None
@@ -41,6 +41,10 @@ def find_length_to_claim(case: AuditCase) -> int | None:
 
     # A factor below 1 is another mistake.
     if reached < original or math.isinf(reached):
+        return None
+    # A key outside of the block may state another original length, and come first.
+    _, language_part = find_language_part(case.document.config)
+    if case.spec.trained_len == language_part.get(ORIGINAL) != original:
         return None
     if math.isclose(reached, maximum, rel_tol=1e-6):
         return None

@@ -4,7 +4,7 @@ A change is laid over a copy of the file, which the runtimes then read anew.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ropelab.audit.audit_case import AuditCase, have_equal_rotation, measure_distance
@@ -99,13 +99,11 @@ def advise_claim(case: AuditCase, key: str, limit: int) -> str:
         return f"--ctx-size {limit}"
     claim = f'"{key}": {limit}'
     if case.block.get(ORIGINAL) is not None:
-        return choose_change(case, {claim: {key: limit}}, case.spec)
+        return keep_rotation(case, {claim: {key: limit}})
 
     original, condition = describe_original(case)
     change = {key: limit, **change_block(case, {ORIGINAL: case.spec.trained_len})}
-    return choose_change(
-        case, {f"{original} and {claim}{condition}": change}, case.spec
-    )
+    return keep_rotation(case, {f"{original} and {claim}{condition}": change})
 
 
 def advise_original(case: AuditCase) -> str:
@@ -124,7 +122,7 @@ def advise_original(case: AuditCase) -> str:
         both = {MAXIMUM: reached, **in_block}
         claim = f'"{MAXIMUM}": {reached}'
         changes = {f"{original} and {claim}{condition}": both, **changes}
-    return choose_change(case, changes, case.spec)
+    return keep_rotation(case, changes)
 
 
 def describe_original(case: AuditCase) -> tuple[str, str]:
@@ -155,11 +153,14 @@ def advise_factor(case: AuditCase, factor: float) -> str:
         return f"--rope-scale {factor:.6g}"
     block_change: Fragment = {"factor": factor}
     advice = f'"factor": {factor!r}'
-    old_factor = getattr(case.spec.scaling, "factor", 1.0)
+    old_factor = case.block.get("factor")
     attention = case.block.get("attention_factor")
-    if isinstance(attention, float) and math.isclose(
-        attention, yarn_attention(old_factor), rel_tol=1e-3
-    ):
+    follows_factor = (
+        isinstance(attention, float)
+        and isinstance(old_factor, int | float)
+        and math.isclose(attention, yarn_attention(old_factor), rel_tol=1e-3)
+    )
+    if follows_factor:
         # In full, since runtimes that pass over the key compute all its digits.
         block_change["attention_factor"] = yarn_attention(factor)
         advice += f' and "attention_factor": {block_change["attention_factor"]}'
@@ -167,11 +168,18 @@ def advise_factor(case: AuditCase, factor: float) -> str:
         advice += f" inside {case.block_name}"
     in_block = change_block(case, block_change)
     changes = {advice: in_block}
-    length = round(factor * case.spec.trained_len)
-    if case.maximum != length:
+    trained = case.spec.trained_len
+    length = round(factor * trained)
+    # Without a length of training in the block, runtimes take the claimed one for it.
+    if case.block.get(ORIGINAL) is not None and case.maximum != length:
         both = {MAXIMUM: length, **in_block}
         changes = {f'{advice} and "{MAXIMUM}": {length}': both, **changes}
-    return choose_change(case, changes, None)
+
+    def scales_as_wanted(spec: RopeSpec) -> bool:
+        changed_factor = getattr(spec.scaling, "factor", 1.0)
+        return spec.trained_len == trained and math.isclose(changed_factor, factor)
+
+    return choose_change(case, changes, scales_as_wanted)
 
 
 def advise_form(case: AuditCase, names: Sequence[str]) -> str:
@@ -236,28 +244,36 @@ def has_two_blocks(case: AuditCase) -> bool:
     return len(list_blocks(language_part)) > 1
 
 
+def keep_rotation(case: AuditCase, changes: Mapping[str, Fragment]) -> str:
+    """Return the advice, as `choose_change`, whose change leaves the rotation of the
+    reference as it is.
+    """
+    return choose_change(
+        case, changes, lambda spec: have_equal_rotation(spec, case.spec)
+    )
+
+
 def choose_change(
-    case: AuditCase, changes: Mapping[str, Fragment], wanted_spec: RopeSpec | None
+    case: AuditCase,
+    changes: Mapping[str, Fragment],
+    is_wanted: Callable[[RopeSpec], bool],
 ) -> str:
     """Return the advice whose change puts the fewest runtimes apart from the reference,
-    with their names.
+    with their names; empty if no change does what is wanted.
 
     Args:
         case: the configuration as the runtimes read it.
-        changes: changes of the language part, by the advice to make them.
-        wanted_spec: the rotation that the changed file is to have; None: what the
-            reference then reads.
+        changes: changes of the language part, by the advice to make them. Of equals,
+            the first is chosen.
+        is_wanted: tells of what the reference reads in a changed file whether it is
+            what the change is for.
     """
     best_advice = ""
     fewest_misled: list[str] | None = None
     for advice, change in changes.items():
         changed_config = change_language_part(case.document.config, change)
         changed_spec = read_changed(case, case.reference, changed_config)
-        if changed_spec is None:
-            continue
-        if wanted_spec is not None and not have_equal_rotation(
-            changed_spec, wanted_spec
-        ):
+        if changed_spec is None or not is_wanted(changed_spec):
             continue
         misled = list_misled(case, changed_config, case.spec, changed_spec)
         if fewest_misled is None or len(misled) < len(fewest_misled):

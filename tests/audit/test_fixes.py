@@ -4,6 +4,7 @@ import json
 import math
 import re
 from copy import deepcopy
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ropelab.audit.audited import FileAudit, audit
 from ropelab.audit.emit import emit
 from ropelab.readers.document import Document
 from ropelab.readers.trace import find_language_part
+from ropelab.runs.errors import InputError
 from tests.audit.files import BARE_YARN, QWEN, YARN
 
 QWEN3_VL = {
@@ -269,3 +271,45 @@ def test_a_smaller_factor_leaves_the_lengths_in_agreement(factor: float) -> None
         type_fix(config, find_fix(before, "N02")), runtime="vllm", length=length
     )
     assert not {each.code for each in after.findings} & {"N02", "W02", "E08"}
+
+
+# Releases of transformers that take the claimed length for the trained one are left out:
+# a fix that claims a length names them.
+NAMES = ("transformers-5", "transformers-4.51", "vllm", "exllamav3", "llama.cpp")
+ASKED = [*((name,) for name in NAMES), NAMES, ("transformers-4.51", "llama.cpp")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", ASKED, ids=",".join)
+@pytest.mark.parametrize("claimed", [None, 32768, 65536, 1310720])
+def test_each_length_and_factor_that_is_advised_ends_its_finding(
+    names: tuple[str, ...], claimed: int | None
+) -> None:
+    typed = 0
+    for factor, original, has_attention, length in product(
+        (2.0, 40.0), (None, 32768), (False, True), (None, 16384, 65536)
+    ):
+        block: dict[str, Any] = {"type": "yarn", "factor": factor}
+        if original:
+            block["original_max_position_embeddings"] = original
+        if has_attention:
+            block["attention_factor"] = 0.1 * math.log(factor) + 1
+        config = {**QWEN, "rope_scaling": block, "max_position_embeddings": claimed}
+        if claimed is None:
+            del config["max_position_embeddings"]
+        try:
+            before = audit_file(config, runtime=names, length=length)
+        except InputError:
+            # A runtime alone may refuse a block or a file without a length.
+            continue
+        for finding in before.findings:
+            if not CHANGE.findall(finding.do):
+                continue
+            typed += 1
+            changed = type_fix(config, finding.do)
+            after = audit_file(changed, runtime=names, length=length)
+            assert finding.code not in {each.code for each in after.findings}, changed
+            assert after.spec.trained_len == before.spec.trained_len, changed
+            if finding.code in ("W03", "W10"):
+                assert have_equal_rotation(after.spec, before.spec), changed
+    assert typed > 5 or (claimed is None and names == ("exllamav3",))
