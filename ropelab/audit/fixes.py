@@ -18,8 +18,11 @@ from ropelab.audit.wanted import (
     read_model_file,
 )
 from ropelab.readers import registry
+from ropelab.readers.document import Document
+from ropelab.readers.mistral_params import change_params, translate_params
 from ropelab.readers.registry import Reading
 from ropelab.readers.scaling_types import yarn_attention
+from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import (
     MAXIMUM,
@@ -44,7 +47,7 @@ def advise_base(case: AuditCase, base: float, names: Collection[str]) -> str:
     best_place = ""
     best_mended: list[str] = []
     for place, change in list_places_of_base(case, base).items():
-        changed_config = change_language_part(case.document.config, change)
+        changed_config = change_file(case.document, change)
         mended = []
         is_lost = False
         for reading in case.readings:
@@ -77,13 +80,14 @@ def list_places_of_base(case: AuditCase, base: float) -> dict[str, Fragment]:
     part_name = prefix.removesuffix(".")
     beside_block = f"in {part_name}" if part_name else "at top level"
     changes: dict[str, Fragment] = {beside_block: {"rope_theta": base}}
-    if case.block:
+    # The block of a params.json holds no base.
+    if case.block and case.document.kind == "config":
         in_block = change_block(case, {"rope_theta": base})
         changes[f"in {prefix}{case.block_name}"] = in_block
     return changes
 
 
-def advise_claim(case: AuditCase, key: str, limit: int) -> str:
+def advise_claim(case: AuditCase, limit: int, names: Collection[str]) -> str:
     """Return the advice to claim the length that a scaling reaches.
 
     Without a length of training in the block, runtimes scale from the length that the
@@ -91,19 +95,68 @@ def advise_claim(case: AuditCase, key: str, limit: int) -> str:
 
     Args:
         case: the configuration as the runtimes read it.
-        key: the key of the length that is claimed.
         limit: the length in tokens that the scaling reaches.
+        names: the runtimes that claim less.
     """
     if case.document.kind == "gguf":
         # llama.cpp takes more than the file states, and warns.
         return f"--ctx-size {limit}"
-    claim = f'"{key}": {limit}'
-    if case.block.get(ORIGINAL) is not None:
-        return keep_rotation(case, {claim: {key: limit}})
+    original = ""
+    condition = ""
+    in_block: Fragment = {}
+    if case.block.get(ORIGINAL) is None:
+        original, condition = describe_original(case)
+        in_block = change_block(case, {ORIGINAL: case.spec.trained_len})
 
-    original, condition = describe_original(case)
-    change = {key: limit, **change_block(case, {ORIGINAL: case.spec.trained_len})}
-    return keep_rotation(case, {f"{original} and {claim}{condition}": change})
+    # Some runtimes look at another key than those that state a length now: SGLang, of a
+    # params.json, at max_seq_len.
+    stated = claim_length(case, limit)
+    more_keys = (
+        (MAXIMUM, "max_seq_len") if case.document.kind == "params" else (MAXIMUM,)
+    )
+    changes: dict[str, Fragment] = {}
+    most_raised = 0
+    for claim in (stated, *({**stated, key: limit} for key in more_keys)):
+        change = {**claim, **in_block}
+        raised = count_raised(case, change, limit, names)
+        if raised > most_raised:
+            most_raised = raised
+            parts = filter(None, (original, describe_lengths(claim)))
+            changes = {f"{' and '.join(parts)}{condition}": change}
+    return choose_change(
+        case, changes, lambda spec: have_equal_rotation(spec, case.spec)
+    )
+
+
+def count_raised(
+    case: AuditCase, change: Fragment, limit: int, names: Collection[str]
+) -> int:
+    """Return how many of some runtimes claim a length after a change of the file."""
+    changed_config = change_file(case.document, change)
+    raised = 0
+    for reading in case.readings:
+        spec = read_changed(case, reading, changed_config)
+        if reading.runtime.name in names and spec is not None:
+            raised += (spec.claimed_len or limit) >= limit
+    return raised
+
+
+def claim_length(case: AuditCase, length: int) -> Fragment:
+    """Return the change of the language part that claims a length.
+
+    Each key that states another length is changed. Where no key states any, it is
+    max_position_embeddings. Empty: the file claims the length already.
+    """
+    _, language_part = find_language_part(case.document.config)
+    stated = [key for key in VLLM_LENGTHS if language_part.get(key) is not None]
+    return {
+        key: length for key in stated or [MAXIMUM] if language_part.get(key) != length
+    }
+
+
+def describe_lengths(change: Fragment) -> str:
+    """Return a change of lengths as it is typed."""
+    return " and ".join(f'"{key}": {length}' for key, length in change.items())
 
 
 def advise_original(case: AuditCase) -> str:
@@ -118,11 +171,14 @@ def advise_original(case: AuditCase) -> str:
     # Some runtimes compute the factor from both lengths, and others take the claimed
     # length for the trained one.
     changes = {f"{original}{condition}": in_block}
-    if case.maximum != reached:
-        both = {MAXIMUM: reached, **in_block}
-        claim = f'"{MAXIMUM}": {reached}'
+    change = claim_length(case, reached)
+    if change:
+        both = {**change, **in_block}
+        claim = describe_lengths(change)
         changes = {f"{original} and {claim}{condition}": both, **changes}
-    return keep_rotation(case, changes)
+    return choose_change(
+        case, changes, lambda spec: have_equal_rotation(spec, case.spec)
+    )
 
 
 def describe_original(case: AuditCase) -> tuple[str, str]:
@@ -169,17 +225,31 @@ def advise_factor(case: AuditCase, factor: float) -> str:
     in_block = change_block(case, block_change)
     changes = {advice: in_block}
     trained = case.spec.trained_len
-    length = round(factor * trained)
+    change = claim_length(case, round(factor * trained))
     # Without a length of training in the block, runtimes take the claimed one for it.
-    if case.block.get(ORIGINAL) is not None and case.maximum != length:
-        both = {MAXIMUM: length, **in_block}
-        changes = {f'{advice} and "{MAXIMUM}": {length}': both, **changes}
+    if change and case.block.get(ORIGINAL) is not None:
+        claim = describe_lengths(change)
+        changes = {f"{advice} and {claim}": {**change, **in_block}, **changes}
 
     def scales_as_wanted(spec: RopeSpec) -> bool:
         changed_factor = getattr(spec.scaling, "factor", 1.0)
         return spec.trained_len == trained and math.isclose(changed_factor, factor)
 
     return choose_change(case, changes, scales_as_wanted)
+
+
+def advise_reach(case: AuditCase) -> str:
+    """Return the advice that makes a model read the requested length, if it does not.
+
+    `emit` takes a config.json alone. Flags of llama.cpp scale an unscaled GGUF file.
+    """
+    length = case.requested_length
+    if case.document.kind == "config":
+        return f"ropelab emit --context {length}, for what reaches it"
+    if case.document.kind != "gguf" or length is None or not is_plain(case.spec):
+        return ""
+    factor = length / case.spec.trained_len
+    return f"--rope-scaling yarn --rope-scale {factor:.6g} --ctx-size {length}"
 
 
 def advise_form(case: AuditCase, names: Sequence[str]) -> str:
@@ -244,15 +314,6 @@ def has_two_blocks(case: AuditCase) -> bool:
     return len(list_blocks(language_part)) > 1
 
 
-def keep_rotation(case: AuditCase, changes: Mapping[str, Fragment]) -> str:
-    """Return the advice, as `choose_change`, whose change leaves the rotation of the
-    reference as it is.
-    """
-    return choose_change(
-        case, changes, lambda spec: have_equal_rotation(spec, case.spec)
-    )
-
-
 def choose_change(
     case: AuditCase,
     changes: Mapping[str, Fragment],
@@ -271,7 +332,7 @@ def choose_change(
     best_advice = ""
     fewest_misled: list[str] | None = None
     for advice, change in changes.items():
-        changed_config = change_language_part(case.document.config, change)
+        changed_config = change_file(case.document, change)
         changed_spec = read_changed(case, case.reference, changed_config)
         if changed_spec is None or not is_wanted(changed_spec):
             continue
@@ -286,12 +347,13 @@ def advise_length(case: AuditCase, length: int) -> str:
     """Return the advice to write a length into the file, and the runtimes that would then
     no longer rotate as the file means. It is empty if the reference is one of them.
     """
-    changed_config = change_language_part(case.document.config, {MAXIMUM: length})
+    change = claim_length(case, length)
+    changed_config = change_file(case.document, change)
     wanted_spec = find_wanted_spec(case, changed_config)
     misled = list_misled(case, changed_config, wanted_spec, wanted_spec)
     if case.reference.runtime.name in misled:
         return ""
-    return f'"{MAXIMUM}": {length}{name_misled(misled)}'
+    return f"{describe_lengths(change)}{name_misled(misled)}"
 
 
 def name_misled(names: Sequence[str]) -> str:
@@ -361,8 +423,11 @@ def _rotates_as(spec: RopeSpec | None, wanted_spec: RopeSpec, length: int) -> bo
     return first_wrong_position is None
 
 
-def change_language_part(config: Mapping[str, Any], changes: Fragment) -> Fragment:
+def change_file(document: Document, changes: Fragment) -> Fragment:
     """Return a copy of a file with other values of some keys of the language model."""
+    config = document.config
+    if document.kind == "params":
+        return translate_params(change_params(config, changes))
     prefix, _ = find_language_part(config)
     # The prefix is empty, or the path to the part with a dot at its end, such as
     # "text_config.". The piece after the last dot is no key.

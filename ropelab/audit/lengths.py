@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import find_length_to_claim
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
-from ropelab.audit.fixes import advise_claim
+from ropelab.audit.fixes import advise_claim, advise_reach
 from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Yarn
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.files import read_table_beside
@@ -55,6 +55,8 @@ def find_low_claims(case: AuditCase) -> Iterator[AuditFinding]:
     limit = scaling.factor * case.spec.trained_len
     if math.isinf(limit):
         return
+    # A factor is often written with few digits.
+    limit = round(limit)
     lower_claims = {}
     for name, spec in case.specs:
         if spec.claimed_len and spec.claimed_len < limit:
@@ -64,11 +66,7 @@ def find_low_claims(case: AuditCase) -> Iterator[AuditFinding]:
 
     lengths = sorted(set(lower_claims.values()))
     claims = " or ".join(str(length) for length in lengths)
-    key = "max_position_embeddings"
-    # SGLang takes another key of a params.json first.
-    if case.document.kind == "params" and list(lower_claims) == ["sglang"]:
-        key = "max_seq_len"
-    fix = advise_claim(case, key, round(limit))
+    fix = advise_claim(case, limit, lower_claims)
     yield make_finding(
         "W10", limit=limit, names=list(lower_claims), claims=claims, fix=fix
     )
@@ -122,6 +120,7 @@ def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:
 
 def find_lengths_beyond(case: AuditCase) -> Iterator[AuditFinding]:
     """Find lengths that a server refuses, or that the model was not made for."""
+    fix = advise_reach(case)
     for limit, names in group_pairs(list_exceeded(case)).items():
         # The runtimes that go on with more tokens than the model was made for.
         continuing = []
@@ -132,11 +131,11 @@ def find_lengths_beyond(case: AuditCase) -> Iterator[AuditFinding]:
                     "asked": case.requested_length,
                     "limit": limit,
                     "variable": variable,
+                    "fix": f"{fix}, or " if fix else "",
                 }
                 yield blame_runtimes(case, "E10", [name], **about)
             else:
                 continuing.append(name)
         if continuing:
-            yield make_finding(
-                "W18", names=continuing, asked=case.requested_length, limit=limit
-            )
+            about = {"asked": case.requested_length, "limit": limit, "fix": fix}
+            yield make_finding("W18", names=continuing, **about)

@@ -1,5 +1,6 @@
 """Rules of an audit that find no mistake: effects to know, and runtimes left out."""
 
+import math
 from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
@@ -53,7 +54,10 @@ def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
     yield make_finding("N01", factor=factor, where=where, trained=trained, times=times)
 
     # The user asked for a length that a smaller factor would reach.
-    if case.requested_length and case.requested_length < factor * trained:
+    # A factor is often written with few digits.
+    reach = factor * trained
+    reach = reach if math.isinf(reach) else round(reach)
+    if case.requested_length and case.requested_length < reach:
         needed = max(1.0, case.requested_length / trained)
         # Another runtime's YaRN may come from another block than the reference's scaling.
         fix = advise_factor(case, needed) if spec is case.spec else ""
@@ -80,7 +84,12 @@ def note_short_training(case: AuditCase) -> Iterator[AuditFinding]:
     trained = TRAINED_LENGTHS.get((model_type, spec.length))
     if trained is None or not isinstance(spec.scaling, Unscaled):
         return
-    yield make_finding("N07", kind=model_type, trained=trained, allowed=spec.length)
+    fix = ""
+    if case.document.kind == "config":
+        fix = f"ropelab emit --context N, which scales from {trained}"
+    yield make_finding(
+        "N07", kind=model_type, trained=trained, allowed=spec.length, fix=fix
+    )
 
 
 def note_missing_type(case: AuditCase) -> Iterator[AuditFinding]:

@@ -44,6 +44,28 @@ def translate_params(params: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
+def change_params(
+    config: Mapping[str, Any], changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the params.json of a translation with other values of some keys.
+
+    ``changes``: lengths, a base, and the whole block rope_scaling, as in a config.json.
+    """
+    own_names = {name: own for own, name in YARN_NAMES.items()}
+    params = dict(config[OWN_PARAMS])
+    for key, value in changes.items():
+        if key != "rope_scaling":
+            params[key] = value
+            continue
+        old_block = config.get(key, {})
+        yarn = dict(params.get("yarn", {}))
+        for name, number in value.items():
+            if old_block.get(name) != number:
+                yarn[own_names.get(name, name)] = number
+        params["yarn"] = yarn
+    return params
+
+
 def has_latent_attention(params: Mapping[str, Any]) -> bool:
     """Return True for a model with latent attention, as Mistral Large 3."""
     moe = params.get("moe")

@@ -173,23 +173,98 @@ def test_a_length_does_not_mislead_the_one_runtime_that_it_mends() -> None:
     assert '"max_position_embeddings": 1048576' in fixes
 
 
-def test_a_gguf_file_gets_a_flag(tmp_path: Path) -> None:
-    """It has no max_position_embeddings, and is not edited by hand."""
-    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "qwen2")
+def write_gguf(path: Path, scaling: dict[str, Any]) -> None:
+    """Write the header of a Qwen2 model of 32,768 tokens, with keys of rope.scaling."""
+    writer = gguf.GGUFWriter(path, "qwen2")
     writer.add_context_length(32768)
     writer.add_embedding_length(3584)
     writer.add_head_count(28)
     writer.add_rope_freq_base(1e6)
-    writer.add_string("qwen2.rope.scaling.type", "yarn")
-    writer.add_float32("qwen2.rope.scaling.factor", 4.0)
-    writer.add_uint32("qwen2.rope.scaling.original_context_length", 32768)
+    for key, value in scaling.items():
+        name = f"qwen2.rope.scaling.{key}"
+        if isinstance(value, str):
+            writer.add_string(name, value)
+        elif isinstance(value, float):
+            writer.add_float32(name, value)
+        else:
+            writer.add_uint32(name, value)
     writer.add_tensor("output.weight", np.zeros((4, 8), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def test_a_gguf_file_gets_a_flag(tmp_path: Path) -> None:
+    """It has no max_position_embeddings, and is not edited by hand."""
+    yarn = {"type": "yarn", "factor": 4.0, "original_context_length": 32768}
+    write_gguf(tmp_path / "model.gguf", yarn)
     result = audit(tmp_path / "model.gguf", precision=False)
     assert find_fix(result, "W10") == "--ctx-size 131072"
+
+
+def test_flags_make_a_gguf_file_reach_a_length(tmp_path: Path) -> None:
+    """`emit` takes none. A factor of six digits reaches the length that it was for."""
+    path = tmp_path / "model.gguf"
+    write_gguf(path, {})
+    fix = find_fix(audit(path, precision=False, length=100000), "W18")
+    assert fix == "--rope-scaling yarn --rope-scale 3.05176 --ctx-size 100000"
+    after = audit(path, precision=False, flags=fix)
+    assert after.spec.method.startswith("yarn(factor=3.05176")
+    assert {each.code for each in after.findings} == {"N01"}
+
+    # No flag is advised where the file has a scaling of its own.
+    write_gguf(path, {"type": "yarn", "factor": 2.0, "original_context_length": 16384})
+    assert find_fix(audit(path, precision=False, length=100000), "W18") == ""
+
+
+MISTRAL: dict[str, Any] = {
+    "dim": 5120,
+    "n_layers": 40,
+    "n_heads": 32,
+    "head_dim": 128,
+    "rope_theta": 1e6,
+    "max_position_embeddings": 131072,
+    "max_seq_len": 131072,
+    "yarn": {
+        "original_max_position_embeddings": 8192,
+        "factor": 16,
+        "apply_scale": False,
+        "beta": 32,
+        "alpha": 1,
+    },
+}
+
+
+def audit_params(folder: Path, params: dict[str, Any], **options: Any) -> FileAudit:
+    (folder / "params.json").write_text(json.dumps(params))
+    return audit(folder / "params.json", precision=False, **options)
+
+
+def test_fixes_of_a_params_json_are_typed_into_it(tmp_path: Path) -> None:
+    """Servers take max_seq_len first, and llama.cpp reads the block yarn itself."""
+    short = {**MISTRAL, "max_seq_len": 32768}
+    assert find_fix(audit_params(tmp_path, short), "W10") == '"max_seq_len": 131072'
+    short = {**short, "max_position_embeddings": 32768}
+    fix = find_fix(audit_params(tmp_path, short), "W02")
+    assert fix == '"max_position_embeddings": 131072 and "max_seq_len": 131072'
+
+    before = audit_params(tmp_path, MISTRAL, length=65536)
+    fix = find_fix(before, "N02")
+    lengths = {"max_position_embeddings": 65536, "max_seq_len": 65536}
+    assert fix == " and ".join(
+        ['"factor": 8.0', *(f'"{key}": {value}' for key, value in lengths.items())]
+    )
+    yarn = {**MISTRAL["yarn"], "factor": 8.0}
+    after = audit_params(tmp_path, {**MISTRAL, **lengths, "yarn": yarn}, length=65536)
+    assert {getattr(spec.scaling, "factor", 1) for _, spec in after.specs} == {8.0}
+    assert not {each.code for each in after.findings} & {"N02", "W02", "W10"}
+
+
+def test_emit_is_advised_where_it_takes_the_file(tmp_path: Path) -> None:
+    result = audit_params(tmp_path, MISTRAL, length=200000)
+    assert find_fix(result, "E10") == "a length up to 131072"
+    assert find_fix(result, "W18") == ""
 
 
 TWO_BLOCKS = {
