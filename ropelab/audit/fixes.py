@@ -1,35 +1,28 @@
-"""What to write into a file instead: each change is tried before it is advised.
-
-A change is laid over a copy of the file, which the runtimes then read anew.
-"""
+"""What to write into a file instead: each change is tried before it is advised."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ropelab.audit.audit_case import AuditCase, have_equal_rotation, measure_distance
+from ropelab.audit.audit_case import AuditCase, have_equal_rotation
 from ropelab.audit.causes import is_plain, list_scaled_by_ratio, list_unscaled
+from ropelab.audit.changes import (
+    change_block,
+    change_file,
+    claim_length,
+    describe_lengths,
+    has_two_blocks,
+    list_misled,
+    name_block,
+    name_misled,
+    read_changed,
+)
 from ropelab.audit.emit import write_text
 from ropelab.audit.targets import TARGETS
-from ropelab.audit.wanted import (
-    Fragment,
-    keep_scaling,
-    merge_into_part,
-    read_model_file,
-)
-from ropelab.readers import registry
-from ropelab.readers.document import Document
-from ropelab.readers.mistral_params import change_params, translate_params
-from ropelab.readers.registry import Reading
+from ropelab.audit.wanted import Fragment, keep_scaling, read_model_file
 from ropelab.readers.scaling_types import yarn_attention
-from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import (
-    MAXIMUM,
-    ORIGINAL,
-    find_language_part,
-    list_blocks,
-)
+from ropelab.readers.trace import MAXIMUM, ORIGINAL, find_language_part
 from ropelab.runs.errors import InputError
 
 
@@ -111,20 +104,22 @@ def advise_claim(case: AuditCase, limit: int, names: Collection[str]) -> str:
     # Some runtimes look at another key than those that state a length now: SGLang, of a
     # params.json, at max_seq_len.
     stated = claim_length(case, limit)
-    more_keys = (
-        (MAXIMUM, "max_seq_len") if case.document.kind == "params" else (MAXIMUM,)
-    )
-    changes: dict[str, Fragment] = {}
-    most_raised = 0
-    for claim in (stated, *({**stated, key: limit} for key in more_keys)):
-        change = {**claim, **in_block}
-        raised = count_raised(case, change, limit, names)
-        if raised > most_raised:
-            most_raised = raised
-            parts = filter(None, (original, describe_lengths(claim)))
-            changes = {f"{' and '.join(parts)}{condition}": change}
+    claims = [stated, {**stated, MAXIMUM: limit}]
+    if case.document.kind == "params":
+        claims.append({**stated, "max_seq_len": limit})
+    changes = [{**claim, **in_block} for claim in claims]
+    raised = [count_raised(case, change, limit, names) for change in changes]
+    # Of equals, it is the first.
+    best = raised.index(max(raised))
+    if not raised[best]:
+        return ""
+
+    parts = filter(None, (original, describe_lengths(claims[best])))
+    advice = f"{' and '.join(parts)}{condition}"
     return choose_change(
-        case, changes, lambda spec: have_equal_rotation(spec, case.spec)
+        case,
+        {advice: changes[best]},
+        lambda spec: have_equal_rotation(spec, case.spec),
     )
 
 
@@ -139,24 +134,6 @@ def count_raised(
         if reading.runtime.name in names and spec is not None:
             raised += (spec.claimed_len or limit) >= limit
     return raised
-
-
-def claim_length(case: AuditCase, length: int) -> Fragment:
-    """Return the change of the language part that claims a length.
-
-    Each key that states another length is changed. Where no key states any, it is
-    max_position_embeddings. Empty: the file claims the length already.
-    """
-    _, language_part = find_language_part(case.document.config)
-    stated = [key for key in VLLM_LENGTHS if language_part.get(key) is not None]
-    return {
-        key: length for key in stated or [MAXIMUM] if language_part.get(key) != length
-    }
-
-
-def describe_lengths(change: Fragment) -> str:
-    """Return a change of lengths as it is typed."""
-    return " and ".join(f'"{key}": {length}' for key, length in change.items())
 
 
 def advise_original(case: AuditCase) -> str:
@@ -298,22 +275,6 @@ def find_target_with_form(case: AuditCase, name: str) -> str:
     return ""
 
 
-def change_block(case: AuditCase, change: Fragment) -> Fragment:
-    """Return the change of the language part that changes keys of its rope block."""
-    return {case.block_name: {**case.block, **change}}
-
-
-def name_block(case: AuditCase) -> str:
-    """Return the words for the rope block: its name only if there are two."""
-    return case.block_name if has_two_blocks(case) else "the block"
-
-
-def has_two_blocks(case: AuditCase) -> bool:
-    """Return True if the language part has two rope blocks."""
-    _, language_part = find_language_part(case.document.config)
-    return len(list_blocks(language_part)) > 1
-
-
 def choose_change(
     case: AuditCase,
     changes: Mapping[str, Fragment],
@@ -356,36 +317,6 @@ def advise_length(case: AuditCase, length: int) -> str:
     return f"{describe_lengths(change)}{name_misled(misled)}"
 
 
-def name_misled(names: Sequence[str]) -> str:
-    """Return the end of an advice that misleads runtimes; empty for none."""
-    return f" (with which {', '.join(names)} would be wrong)" if names else ""
-
-
-def list_misled(
-    case: AuditCase,
-    changed_config: Mapping[str, Any],
-    spec_before: RopeSpec,
-    spec_after: RopeSpec,
-) -> list[str]:
-    """Return the runtimes that rotate as is right, and would no longer do so after a
-    change of the file.
-
-    Args:
-        case: the configuration as the runtimes read it.
-        changed_config: the changed file.
-        spec_before: the rotation that is right for the file as it is.
-        spec_after: the rotation that is right for the changed file.
-    """
-    misled = []
-    for reading in case.readings:
-        if not _rotates_as(reading.main_spec, spec_before, case.length):
-            continue
-        changed_spec = read_changed(case, reading, changed_config)
-        if not _rotates_as(changed_spec, spec_after, case.length):
-            misled.append(reading.runtime.name)
-    return misled
-
-
 def find_wanted_spec(case: AuditCase, changed_config: Mapping[str, Any]) -> RopeSpec:
     """Return the rotation that the file means: that of the reference or, if it passes
     over the scaling, of another runtime that does not.
@@ -403,33 +334,3 @@ def find_wanted_spec(case: AuditCase, changed_config: Mapping[str, Any]) -> Rope
         if changed_spec is not None and not is_plain(changed_spec):
             return changed_spec
     return case.spec
-
-
-def read_changed(
-    case: AuditCase, reading: Reading, changed_config: Mapping[str, Any]
-) -> RopeSpec | None:
-    """Return the main rotation that the runtime of a reading computes from a changed file;
-    None: it computes none.
-    """
-    config = case.flags.apply(reading.runtime.name, changed_config)
-    return registry.read(reading.runtime, config, case.flags.settings).main_spec
-
-
-def _rotates_as(spec: RopeSpec | None, wanted_spec: RopeSpec, length: int) -> bool:
-    """Return True if no angle is wrong at a length."""
-    if spec is None:
-        return False
-    _, first_wrong_position = measure_distance(spec, wanted_spec, length)
-    return first_wrong_position is None
-
-
-def change_file(document: Document, changes: Fragment) -> Fragment:
-    """Return a copy of a file with other values of some keys of the language model."""
-    config = document.config
-    if document.kind == "params":
-        return translate_params(change_params(config, changes))
-    prefix, _ = find_language_part(config)
-    # The prefix is empty, or the path to the part with a dot at its end, such as
-    # "text_config.". The piece after the last dot is no key.
-    *path_to_part, _ = prefix.split(".")
-    return merge_into_part(config, changes, path_to_part)
