@@ -15,6 +15,7 @@ import numpy as np
 from ropelab.readers.document import Document
 from ropelab.readers.extra_rotations import ExtraRotation, read_rotation
 from ropelab.readers.flags import Flags
+from ropelab.readers.mistral_params import OWN_PARAMS
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import (
@@ -64,8 +65,11 @@ class AuditCase:
 
     @property
     def maximum(self) -> Any:
-        """The value of max_position_embeddings."""
+        """The value of max_position_embeddings; None: the file states none."""
         _, language_part = find_language_part(self.document.config)
+        if self.document.kind == "params":
+            # The translation of a params.json fills in a default.
+            language_part = language_part[OWN_PARAMS]
         return language_part.get(MAXIMUM)
 
     @property

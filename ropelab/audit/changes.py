@@ -7,7 +7,7 @@ from ropelab.audit.audit_case import AuditCase, measure_distance
 from ropelab.audit.wanted import Fragment, merge_into_part
 from ropelab.readers import registry
 from ropelab.readers.document import Document
-from ropelab.readers.mistral_params import change_params, translate_params
+from ropelab.readers.mistral_params import OWN_PARAMS, change_params, translate_params
 from ropelab.readers.registry import Reading
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
@@ -49,15 +49,21 @@ def claim_length(case: AuditCase, length: int) -> Fragment:
     max_position_embeddings. Empty: the file claims the length already.
     """
     _, language_part = find_language_part(case.document.config)
+    if case.document.kind == "params":
+        language_part = language_part[OWN_PARAMS]
     stated = [key for key in VLLM_LENGTHS if language_part.get(key) is not None]
     return {
         key: length for key in stated or [MAXIMUM] if language_part.get(key) != length
     }
 
 
-def describe_lengths(change: Fragment) -> str:
-    """Return a change of lengths as it is typed."""
-    return " and ".join(f'"{key}": {length}' for key, length in change.items())
+def describe_lengths(case: AuditCase, change: Fragment) -> str:
+    """Return a change of lengths as it is typed; empty if there is none."""
+    if not change:
+        return ""
+    lengths = " and ".join(f'"{key}": {length}' for key, length in change.items())
+    prefix, _ = find_language_part(case.document.config)
+    return f"{lengths} in {prefix.removesuffix('.')}" if prefix else lengths
 
 
 def read_changed(

@@ -93,7 +93,7 @@ def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
         nearest = "" if is_known else find_meant_key(use.path)
         if nearest:
             yield make_finding("W01", "unknown", path=show_key(use.path), close=nearest)
-        elif use.path.endswith(".attn_factor"):
+        elif use.path.endswith(".attn_factor") and case.document.kind != "gguf":
             yield make_finding("W01", "one", path=use.path)
 
 
@@ -124,6 +124,7 @@ def find_contradicting_factor(case: AuditCase) -> Iterator[AuditFinding]:
 
     original = case.block[ORIGINAL]
     by_ratio = list_scaled_by_ratio(case)
+    claims = sorted({spec.claimed_len for _, spec in case.specs if spec.claimed_len})
     yield make_finding(
         "W02",
         factor=case.block["factor"],
@@ -131,6 +132,7 @@ def find_contradicting_factor(case: AuditCase) -> Iterator[AuditFinding]:
         original=original,
         ratio=case.maximum / original,
         who=", ".join(by_ratio) or "none of these runtimes",
+        claims=" or ".join(map(str, claims)),
         off=describe_phase(case, by_ratio),
         fix=advise_length(case, length),
     )
@@ -149,7 +151,7 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
     if case.document.repeated:
         yield make_finding("W19", names=case.document.repeated[:MOST_NAMED_KEYS])
     if case.document.kind == "gguf":
-        yield from check_gguf_fields(case.document.config)
+        yield from check_gguf_fields(case.document.config, case.flags.settings)
 
     limit = case.document.tokenizer_length
     claimed = case.spec.claimed_len
@@ -281,11 +283,17 @@ def says_something_else(
     return not is_repeated and (has_other_base or is_scaled)
 
 
-def check_gguf_fields(fields: Mapping[str, Any]) -> Iterator[AuditFinding]:
-    """Find fields of a GGUF file that are missing, or that llama.cpp does not read."""
-    if "rope.freq_base" not in fields:
+def check_gguf_fields(
+    fields: Mapping[str, Any], flags: Mapping[str, Any]
+) -> Iterator[AuditFinding]:
+    """Find fields of a GGUF file that are missing, or that llama.cpp does not read.
+
+    ``flags``: the settings of its flags, which take the place of fields.
+    """
+    if "rope.freq_base" not in fields and "rope_freq_base" not in flags:
         yield make_finding("W12", "base")
-    if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
+    has_type = "rope.scaling.type" in fields or "rope_scaling" in flags
+    if "rope.scaling.factor" in fields and not has_type:
         yield make_finding("W12", "untyped")
     if "rope.scaling.yarn_attn_factor" in fields:
         yield make_finding("W12", "dead")

@@ -114,7 +114,7 @@ def advise_claim(case: AuditCase, limit: int, names: Collection[str]) -> str:
     if not raised[best]:
         return ""
 
-    parts = filter(None, (original, describe_lengths(claims[best])))
+    parts = filter(None, (original, describe_lengths(case, claims[best])))
     advice = f"{' and '.join(parts)}{condition}"
     return choose_change(
         case,
@@ -151,7 +151,7 @@ def advise_original(case: AuditCase) -> str:
     change = claim_length(case, reached)
     if change:
         both = {**change, **in_block}
-        claim = describe_lengths(change)
+        claim = describe_lengths(case, change)
         changes = {f"{original} and {claim}{condition}": both, **changes}
     return choose_change(
         case, changes, lambda spec: have_equal_rotation(spec, case.spec)
@@ -205,7 +205,7 @@ def advise_factor(case: AuditCase, factor: float) -> str:
     change = claim_length(case, round(factor * trained))
     # Without a length of training in the block, runtimes take the claimed one for it.
     if change and case.block.get(ORIGINAL) is not None:
-        claim = describe_lengths(change)
+        claim = describe_lengths(case, change)
         changes = {f"{advice} and {claim}": {**change, **in_block}, **changes}
 
     def scales_as_wanted(spec: RopeSpec) -> bool:
@@ -232,9 +232,19 @@ def advise_reach(case: AuditCase) -> str:
 def advise_form(case: AuditCase, names: Sequence[str]) -> str:
     """Return the command that writes a file's scaling in the form that runtimes read, and
     the names of those for which there is none.
+
+    Where the block has no factor, and the reference computes one, it is to be written.
     """
     if case.document.kind != "config":
         return ""
+    factor = getattr(case.spec.scaling, "factor", None)
+    if case.block.get("factor") is None and factor is not None:
+        change = change_block(case, {"factor": factor})
+        mended = list_mended(case, change, names)
+        if mended:
+            who = f" (for {', '.join(mended)})" if len(mended) < len(names) else ""
+            return f'"factor": {factor:g} inside {name_block(case)}{who}'
+
     targets = []
     without_form = []
     for name in names:
@@ -252,6 +262,18 @@ def advise_form(case: AuditCase, names: Sequence[str]) -> str:
         separator = "; " if advice else ""
         advice += f"{separator}no text makes {', '.join(without_form)} apply it"
     return advice
+
+
+def list_mended(case: AuditCase, change: Fragment, names: Collection[str]) -> list[str]:
+    """Return those of some runtimes that rotate as the reference after a change."""
+    changed_config = change_file(case.document, change)
+    mended = []
+    for reading in case.readings:
+        spec = read_changed(case, reading, changed_config)
+        is_mended = spec is not None and have_equal_rotation(spec, case.spec)
+        if reading.runtime.name in names and is_mended:
+            mended.append(reading.runtime.name)
+    return mended
 
 
 def find_target_with_form(case: AuditCase, name: str) -> str:
@@ -314,7 +336,7 @@ def advise_length(case: AuditCase, length: int) -> str:
     misled = list_misled(case, changed_config, wanted_spec, wanted_spec)
     if case.reference.runtime.name in misled:
         return ""
-    return f"{describe_lengths(change)}{name_misled(misled)}"
+    return f"{describe_lengths(case, change)}{name_misled(misled)}"
 
 
 def find_wanted_spec(case: AuditCase, changed_config: Mapping[str, Any]) -> RopeSpec:

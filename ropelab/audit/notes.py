@@ -66,6 +66,7 @@ def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
             asked=case.requested_length,
             need=needed,
             factor=factor,
+            where=where,
             fix=fix,
         )
 
@@ -86,7 +87,7 @@ def note_short_training(case: AuditCase) -> Iterator[AuditFinding]:
         return
     fix = ""
     if case.document.kind == "config":
-        fix = f"ropelab emit --context N, which scales from {trained}"
+        fix = f"ropelab emit --context N, which beyond {spec.length} scales from {trained}"
     yield make_finding(
         "N07", kind=model_type, trained=trained, allowed=spec.length, fix=fix
     )

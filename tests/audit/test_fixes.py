@@ -173,13 +173,14 @@ def test_a_length_does_not_mislead_the_one_runtime_that_it_mends() -> None:
     assert '"max_position_embeddings": 1048576' in fixes
 
 
-def write_gguf(path: Path, scaling: dict[str, Any]) -> None:
+def write_gguf(path: Path, scaling: dict[str, Any], base: float | None = 1e6) -> None:
     """Write the header of a Qwen2 model of 32,768 tokens, with keys of rope.scaling."""
     writer = gguf.GGUFWriter(path, "qwen2")
     writer.add_context_length(32768)
     writer.add_embedding_length(3584)
     writer.add_head_count(28)
-    writer.add_rope_freq_base(1e6)
+    if base is not None:
+        writer.add_rope_freq_base(base)
     for key, value in scaling.items():
         name = f"qwen2.rope.scaling.{key}"
         if isinstance(value, str):
@@ -218,6 +219,27 @@ def test_flags_make_a_gguf_file_reach_a_length(tmp_path: Path) -> None:
     assert find_fix(audit(path, precision=False, length=100000), "W18") == ""
 
 
+def test_what_a_flag_gives_is_not_missing(tmp_path: Path) -> None:
+    """The fix is typed: a finding that says that the field is missing goes."""
+    path = tmp_path / "model.gguf"
+    write_gguf(path, {"factor": 4.0}, base=None)
+    codes = {each.code for each in audit(path, precision=False).findings}
+    assert "W12" in codes
+    flags = "--rope-freq-base 500000 --rope-scaling yarn"
+    result = audit(path, precision=False, flags=flags)
+    assert "W12" not in {each.code for each in result.findings}
+    assert result.spec.base == 500000
+
+
+def test_llama_cpp_reads_its_own_factor_on_attention(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    yarn = {"type": "yarn", "factor": 4.0, "original_context_length": 8192}
+    write_gguf(path, {**yarn, "attn_factor": 1.2})
+    result = audit(path, precision=False)
+    assert result.spec.attention_factor == pytest.approx(1.2 * (0.1 * math.log(4) + 1))
+    assert {each.code for each in result.findings} == {"N01"}
+
+
 MISTRAL: dict[str, Any] = {
     "dim": 5120,
     "n_layers": 40,
@@ -249,6 +271,13 @@ def test_fixes_of_a_params_json_are_typed_into_it(tmp_path: Path) -> None:
     fix = find_fix(audit_params(tmp_path, short), "W02")
     assert fix == '"max_position_embeddings": 131072 and "max_seq_len": 131072'
 
+    # Its translation has a default of 128,000 tokens, which the file does not state.
+    del short["max_position_embeddings"]
+    findings = audit_params(tmp_path, short).findings
+    says = {each.code: each.says for each in findings}
+    assert "W02" not in says
+    assert says["W10"].endswith("vllm, sglang allow 32768")
+
     before = audit_params(tmp_path, MISTRAL, length=65536)
     fix = find_fix(before, "N02")
     lengths = {"max_position_embeddings": 65536, "max_seq_len": 65536}
@@ -265,6 +294,23 @@ def test_emit_is_advised_where_it_takes_the_file(tmp_path: Path) -> None:
     result = audit_params(tmp_path, MISTRAL, length=200000)
     assert find_fix(result, "E10") == "a length up to 131072"
     assert find_fix(result, "W18") == ""
+
+
+def test_a_length_is_claimed_in_the_part_of_the_language_model() -> None:
+    config = {
+        "model_type": "qwen3_vl",
+        "text_config": {**QWEN3_VL, "rope_scaling": YARN},
+    }
+    fix = find_fix(audit_file(config, runtime="vllm"), "W02")
+    assert fix == '"max_position_embeddings": 131072 in text_config'
+
+
+def test_a_missing_factor_is_to_be_written_for_whom_it_mends() -> None:
+    """transformers 4.51 takes the ratio of the lengths; llama.cpp scales nothing."""
+    block = {**YARN, "facter": 4.0}
+    del block["factor"]
+    config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": block}
+    assert find_fix(audit_file(config), "E08") == '"factor": 4 inside the block'
 
 
 TWO_BLOCKS = {
