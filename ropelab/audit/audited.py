@@ -30,6 +30,7 @@ from ropelab.readers.families import read_table
 from ropelab.readers.flags import SETTINGS, Flags, parse_flags, take_known
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import check_length, is_context
+from ropelab.readers.trace import ORIGINAL, find_language_part, find_rope_block
 from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.rows import Result, Rows
@@ -247,8 +248,10 @@ def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading
     InputError: no runtime reads the document.
     """
     order = list(registry.EVERY_RUNTIME)
+    _, language_part = find_language_part(document.config)
+    _, block = find_rope_block(language_part)
 
-    def rank(reading: Reading) -> tuple[bool, bool, bool, bool, int]:
+    def rank(reading: Reading) -> tuple[bool, bool, bool, int, int]:
         """Return what is compared between two readings; False and less come first."""
         spec = reading.main_spec
         assert spec is not None
@@ -256,8 +259,13 @@ def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading
         is_other = name != registry.REFERENCE
         serves = name not in registry.TRAINERS
         passes_over_scaling = declares_scaling(document.config) and is_plain(spec)
-        place = order.index(name)
-        return is_other, serves, spec.has_default_base, passes_over_scaling, place
+        # Some runtimes compute a factor in place of that of the file, or take the claimed
+        # length for the trained one.
+        factor = getattr(spec.scaling, "factor", None)
+        passed_over = int(passes_over_scaling)
+        passed_over += factor != block.get("factor", factor)
+        passed_over += spec.trained_len != block.get(ORIGINAL, spec.trained_len)
+        return is_other, serves, spec.has_default_base, passed_over, order.index(name)
 
     successful = [each for each in readings if each.main_spec is not None]
     if successful:

@@ -91,6 +91,18 @@ def list_unscaled(case: AuditCase) -> list[str]:
     return []
 
 
+def list_unscaled_by_ratio(case: AuditCase) -> list[str]:
+    """Return the runtimes that pass over YaRN since they compute its factor from the
+    lengths of the file, whose ratio is 1.
+    """
+    if find_length_to_claim(case) is None or case.maximum != case.block[ORIGINAL]:
+        return []
+    specs = dict(case.specs)
+    return [
+        name for name in list_unscaled(case) if isinstance(specs[name].scaling, Yarn)
+    ]
+
+
 def is_plain(spec: RopeSpec) -> bool:
     """Return True if the scaling changes nothing, even far beyond the trained length."""
     # Dynamic scaling and longrope change nothing at short lengths.

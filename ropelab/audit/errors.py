@@ -4,10 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ropelab.audit.audit_case import AuditCase
-from ropelab.audit.causes import find_length_to_claim, list_unscaled
+from ropelab.audit.causes import (
+    find_length_to_claim,
+    list_unscaled,
+    list_unscaled_by_ratio,
+)
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.audit.fixes import advise_base, advise_form, advise_length
-from ropelab.math.scaling import Yarn
 from ropelab.readers.axes import explain_vision
 from ropelab.readers.registry import TRAINERS
 from ropelab.readers.scaling_types import SAME_TYPES
@@ -119,18 +122,10 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
     which gives 1, or it does not apply such a scaling at all.
     """
     length = find_length_to_claim(case)
-    ratio = None if length is None else case.maximum / case.block[ORIGINAL]
-    by_ratio = []
-    unscaled = []
-    specs = dict(case.specs)
-    for name in list_unscaled(case):
-        if ratio == 1 and isinstance(specs[name].scaling, Yarn):
-            by_ratio.append(name)
-        else:
-            unscaled.append(name)
-
+    by_ratio = list_unscaled_by_ratio(case)
+    unscaled = [name for name in list_unscaled(case) if name not in by_ratio]
     if by_ratio and length is not None:
-        why = f": their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
+        why = f": their factor is {MAXIMUM} / {ORIGINAL} = 1"
         fix = advise_length(case, length)
         yield blame_runtimes(
             case, "E08", by_ratio, kind=case.scaling_type, why=why, fix=fix

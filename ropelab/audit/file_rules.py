@@ -13,7 +13,7 @@ from ropelab.audit.causes import (
     find_length_to_claim,
     is_plain,
     list_scaled_by_ratio,
-    list_unscaled,
+    list_unscaled_by_ratio,
 )
 from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.audit.fixes import advise_base, advise_length
@@ -119,7 +119,8 @@ def find_contradicting_factor(case: AuditCase) -> Iterator[AuditFinding]:
     Some runtimes take this factor, and other runtimes compute the ratio in its place.
     """
     length = find_length_to_claim(case)
-    if length is None or list_unscaled(case):
+    # Where runtimes do not scale for this reason, E08 names them, with the same advice.
+    if length is None or list_unscaled_by_ratio(case):
         return
 
     original = case.block[ORIGINAL]
@@ -295,6 +296,11 @@ def check_gguf_fields(
     has_type = "rope.scaling.type" in fields or "rope_scaling" in flags
     if "rope.scaling.factor" in fields and not has_type:
         yield make_finding("W12", "untyped")
+    is_scaled = fields.get("rope.scaling.type") in ("yarn", "linear")
+    factors = {"rope.scaling.factor", "rope.scale_linear"} & fields.keys()
+    factor_flags = {"rope_scale", "rope_freq_scale"} & flags.keys()
+    if is_scaled and not factors and not factor_flags:
+        yield make_finding("W12", "factor", kind=fields["rope.scaling.type"])
     if "rope.scaling.yarn_attn_factor" in fields:
         yield make_finding("W12", "dead")
     architecture = fields["model_type"]

@@ -260,7 +260,9 @@ def advise_form(case: AuditCase, names: Sequence[str]) -> str:
         advice = f"ropelab emit --target {joined}, for the form that is read"
     if without_form:
         separator = "; " if advice else ""
-        advice += f"{separator}no text makes {', '.join(without_form)} apply it"
+        advice += (
+            f"{separator}no target of emit makes {', '.join(without_form)} apply it"
+        )
     return advice
 
 

@@ -202,6 +202,24 @@ def fit_blocks(
     The error is the largest of all features, inside and outside of pairs. The blocks
     are found by least squares over the vectors.
     """
+    blocks, explained = _explain_by_blocks(before, after, first, second)
+    return blocks, float(np.abs(after - explained).max())
+
+
+def measure_stray(
+    before: Vectors, after: Rotated, first: Features, second: Features
+) -> Rotated:
+    """Return how far each feature after the rotation is from what the 2 x 2 blocks of
+    the pairs make of the vectors.
+    """
+    _, explained = _explain_by_blocks(before, after, first, second)
+    return np.abs(after - explained)
+
+
+def _explain_by_blocks(
+    before: Vectors, after: Rotated, first: Features, second: Features
+) -> tuple[Float[np.ndarray, "n pairs 2 2"], Rotated]:
+    """Return the blocks by least squares, and the vectors that they make."""
     # Letters of einsum: n positions, v vectors, p pairs, i and j the two features of a
     # pair before the rotation, o the features after it.
     pairs = np.stack([first, second], axis=-1)
@@ -213,12 +231,10 @@ def fit_blocks(
     products = np.einsum("nvpo,nvpi->npoi", y, x)
     blocks = products @ np.linalg.inv(gram)
 
-    explained = np.einsum("npoi,nvpi->nvpo", blocks, x)
-    error_in_pairs = np.abs(y - explained).max()
-    features = np.arange(before.shape[-1])
-    other_features = np.delete(features, np.concatenate([first, second]))
-    error_outside = np.abs((after - before)[..., other_features]).max(initial=0.0)
-    return blocks, float(max(error_in_pairs, error_outside))
+    # Features outside of pairs stay as they are.
+    explained = np.broadcast_to(before, after.shape).copy()
+    explained[..., pairs] = np.einsum("npoi,nvpi->nvpo", blocks, x)
+    return blocks, explained
 
 
 def list_other_pairs(spec: RopeSpec) -> dict[str, tuple[Features, Features]]:

@@ -136,7 +136,7 @@ def test_a_command_is_advised_only_where_its_text_works() -> None:
 
     dynamic = {**QWEN, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
     assert find_fix(audit_file(dynamic, runtime="vllm"), "E08") == (
-        "no text makes vllm apply it"
+        "no target of emit makes vllm apply it"
     )
 
 
@@ -240,6 +240,23 @@ def test_llama_cpp_reads_its_own_factor_on_attention(tmp_path: Path) -> None:
     assert {each.code for each in result.findings} == {"N01"}
 
 
+def test_a_flag_of_the_context_claims_the_length(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    yarn = {"type": "yarn", "factor": 4.0, "original_context_length": 32768}
+    write_gguf(path, yarn)
+    for flags, code in (("--ctx-size 131072", False), ("--ctx-size 65536", True)):
+        result = audit(path, precision=False, flags=flags)
+        assert ("W10" in {each.code for each in result.findings}) is code
+
+
+def test_a_gguf_file_without_the_factor_of_its_scaling(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_gguf(path, {"type": "yarn", "original_context_length": 8192})
+    result = audit(path, precision=False)
+    assert find_fix(result, "W12") == "--rope-scale, with the factor that is meant"
+    assert not audit(path, precision=False, flags="--rope-scale 4").findings[1:]
+
+
 MISTRAL: dict[str, Any] = {
     "dim": 5120,
     "n_layers": 40,
@@ -311,6 +328,31 @@ def test_a_missing_factor_is_to_be_written_for_whom_it_mends() -> None:
     del block["factor"]
     config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": block}
     assert find_fix(audit_file(config), "E08") == '"factor": 4 inside the block'
+
+
+MIXTRAL: dict[str, Any] = {
+    "model_type": "mixtral",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 65536,
+    "rope_theta": 1e6,
+    "rope_scaling": YARN,
+}
+
+
+def test_who_scales_by_the_ratio_is_named_beside_who_does_not_scale() -> None:
+    """SGLang and MLX-LM drop Mixtral's scaling, which hid the others."""
+    result = audit_file({**MIXTRAL, "head_dim": 128})
+    says = {each.code: each.says for each in result.findings}
+    assert "E08" in says
+    assert "use 2 (transformers-4.55, transformers-4.51, exllamav3)" in says["W02"]
+
+
+def test_a_reference_takes_the_factor_and_the_length_of_the_file() -> None:
+    """Without a width of its heads, transformers 5 refuses the file."""
+    result = audit_file(MIXTRAL)
+    assert result.spec.trained_len == 32768
+    assert result.spec.method.startswith("yarn(factor=4")
 
 
 TWO_BLOCKS = {

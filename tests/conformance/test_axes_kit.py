@@ -157,3 +157,25 @@ def test_an_engine_may_bring_its_own_vectors_of_several_heads(
     before = np.broadcast_to(arrays["k"], after.shape)
     assert not judged(folder, axes_k=before, axes_k_rotated=after).wrong
     assert judged(folder, axes_k=before, axes_k_rotated=before[::-1]).wrong
+
+
+def round_to_bfloat16(values: np.ndarray) -> np.ndarray:
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x8000) & 0xFFFF0000).view(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("folders", mostly_slow(KITS, ["qwen2_5_vl"]), indirect=True)
+def test_a_number_beside_its_pair_is_found(folders: list[Path]) -> None:
+    """Unit vectors show the tables of their pairs, and all other features are 0."""
+    random = np.random.default_rng(0)
+    for folder in folders:
+        arrays = dict(np.load(folder / "vectors.npz"))
+        for name in ("axes_q_rotated", "axes_k_rotated"):
+            rounded = round_to_bfloat16(arrays[name])
+            assert not judged(folder, **{name: rounded}).wrong
+            count, vectors, width = rounded.shape
+            for _ in range(4):
+                vector, feature = random.integers(vectors), random.integers(width)
+                wrong = rounded.copy()
+                wrong[random.integers(count), vector, feature] += 0.4
+                assert judged(folder, **{name: wrong}).wrong, (vector, feature)
