@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,9 @@ class Emission:
     # Remarks that are not losses: runtimes that do not know the model, and what
     # runtimes do with a file that needs no change.
     remarks: tuple[str, ...] = ()
+    # The keys of the text that are put into the file of the model, which all runtimes
+    # read; empty if the text is flags.
+    keys: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -274,7 +277,8 @@ def write_text(
         remarks += lost
         lost = []
     text = fill_template(chosen, rotation, fragment, flags, changes)
-    return Emission(target, text, tuple(lost), changes, tuple(remarks))
+    keys = {} if chosen.as_flag else fragment
+    return Emission(target, text, tuple(lost), changes, tuple(remarks), keys)
 
 
 def write_keys_and_flags(

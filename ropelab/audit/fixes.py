@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ropelab.audit.audit_case import AuditCase, have_equal_rotation
@@ -231,7 +232,7 @@ def advise_reach(case: AuditCase) -> str:
 
 def advise_form(case: AuditCase, names: Sequence[str]) -> str:
     """Return the command that writes a file's scaling in the form that runtimes read, and
-    the names of those for which there is none.
+    the names of those for which there is none, or which the text would mislead.
 
     Where the block has no factor, and the reference computes one, it is to be written.
     """
@@ -245,19 +246,22 @@ def advise_form(case: AuditCase, names: Sequence[str]) -> str:
             who = f" (for {', '.join(mended)})" if len(mended) < len(names) else ""
             return f'"factor": {factor:g} inside {name_block(case)}{who}'
 
-    targets = []
+    # The runtimes that the text of a target would mislead, by target.
+    misled_by: dict[str, list[str]] = {}
     without_form = []
     for name in names:
-        target = find_target_with_form(case, name)
+        target, misled = find_target_with_form(case, name)
         if target:
-            targets.append(target)
+            misled_by[target] = misled
         else:
             without_form.append(name)
 
     advice = ""
-    if targets:
-        joined = ",".join(target for target in TARGETS if target in targets)
-        advice = f"ropelab emit --target {joined}, for the form that is read"
+    if misled_by:
+        targets = [target for target in TARGETS if target in misled_by]
+        misled = list(dict.fromkeys(chain.from_iterable(misled_by.values())))
+        advice = f"ropelab emit --target {','.join(targets)}, for the form that is read"
+        advice += name_misled(misled)
     if without_form:
         separator = "; " if advice else ""
         advice += (
@@ -278,25 +282,28 @@ def list_mended(case: AuditCase, change: Fragment, names: Collection[str]) -> li
     return mended
 
 
-def find_target_with_form(case: AuditCase, name: str) -> str:
-    """Return a target of `emit` whose text makes a runtime apply a file's own scaling;
-    empty: there is none.
+def find_target_with_form(case: AuditCase, name: str) -> tuple[str, list[str]]:
+    """Return a target of `emit` whose text makes a runtime apply a file's own scaling,
+    and the runtimes that it would mislead; an empty name: there is none.
     """
     file_name = case.document.name
     try:
         source, spec = read_model_file(file_name, case.document.config)
         rotation, _ = keep_scaling(file_name, source, spec, spec.length)
     except InputError:
-        return ""
-    # A target for this runtime alone comes before one that is for several.
-    candidates = sorted(TARGETS, key=lambda target: len(TARGETS[target].runtimes))
-    for target in candidates:
+        return "", []
+    # Of those that mislead as few, a target for this runtime alone comes before one that
+    # is for several.
+    forms: list[tuple[str, list[str]]] = []
+    for target in sorted(TARGETS, key=lambda each: len(TARGETS[each].runtimes)):
         if name not in TARGETS[target].runtimes:
             continue
         emission = write_text(target, rotation, runtimes=(name,))
         if emission.changes and not emission.lost:
-            return target
-    return ""
+            changed_config = change_file(case.document, dict(emission.keys))
+            misled = list_misled(case, changed_config, case.spec, case.spec)
+            forms.append((target, misled))
+    return min(forms, key=lambda form: len(form[1]), default=("", []))
 
 
 def choose_change(

@@ -355,6 +355,29 @@ def test_a_reference_takes_the_factor_and_the_length_of_the_file() -> None:
     assert result.spec.method.startswith("yarn(factor=4")
 
 
+def test_a_text_of_emit_names_whom_it_misleads() -> None:
+    """It empties rope_parameters, where the converter of llama.cpp looks first."""
+    block = {
+        "rope_type": "llama3",
+        "rope_theta": 500000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    config = {**QWEN, "model_type": "llama", "max_position_embeddings": 65536}
+    del config["rope_theta"]
+    config["rope_parameters"] = block
+    names = ("transformers-5", "transformers-4.57", "llama.cpp")
+    fix = find_fix(audit_file(config, runtime=names), "E08")
+    assert fix == (
+        "ropelab emit --target hf4, for the form that is read (with which llama.cpp"
+        " would be wrong)"
+    )
+    fix = find_fix(audit_file(config, runtime=names[:2]), "E08")
+    assert fix == "ropelab emit --target hf4, for the form that is read"
+
+
 TWO_BLOCKS = {
     **QWEN,
     "rope_scaling": {**YARN, "factor": 8.0},
