@@ -18,9 +18,16 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     document = case.document
     spec = case.spec
     claimed_lengths = {each.claimed_len for _, each in case.specs if each.claimed_len}
-    lengths = sorted(claimed_lengths)
+    # A server that multiplies the length of the file claims more than the file does.
+    lengths_in_file = {
+        each.multiplied_len or each.claimed_len
+        for _, each in case.specs
+        if each.claimed_len
+    }
     agreement = describe_meaningless(case)
-    agreement += describe_agreement(case, aspects, several_lengths=len(lengths) > 1)
+    agreement += describe_agreement(
+        case, aspects, several_lengths=len(claimed_lengths) > 1
+    )
 
     model_type = shorten_value(document.config.get("model_type") or document.kind)
     layers = describe_layers(case)
@@ -33,8 +40,8 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     else:
         trained = "a length that is not stated"
     claimed = ""
-    if lengths:
-        claims = " or ".join(str(length) for length in lengths)
+    if lengths_in_file:
+        claims = " or ".join(map(str, sorted(lengths_in_file)))
         claimed = f"; the file claims {claims}"
 
     reference = case.reference.runtime.name

@@ -31,6 +31,9 @@ def find_length_to_claim(case: AuditCase) -> int | None:
     """
     if case.scaling_type != "yarn":
         return None
+    # What the file says about its scaling is for nobody if flags take its place.
+    if all(case.flags.name_scaling(name) for name, _ in case.specs):
+        return None
     # The names that are passed below are for messages, and none is shown here.
     try:
         maximum = require_whole(case.maximum, MAXIMUM)

@@ -472,7 +472,9 @@ def find_losses(
             and "--max-model-len" in target.text
         )
         is_cut_by_flag = target.as_flag and main_spec.length > rotation.length
-        if has_default_length or is_cut_by_flag:
+        # llama.cpp goes on beyond the length of the file.
+        goes_on = "ctx_size" in flags
+        if has_default_length or is_cut_by_flag or goes_on:
             # A flag gives the length, so that another length in the file is not a
             # difference.
             main_spec = replace(main_spec, claimed_len=None)
@@ -498,8 +500,10 @@ def find_losses(
         right_count += len(differing) == count_before
 
     reading_count = len(target.runtimes) - len(refusing) - len(unread)
+    # The length may be named by both of the rules above.
+    differences = tuple(dict.fromkeys(differing))
     return Losses(
-        tuple(refusing), tuple(unread), tuple(differing), reading_count, right_count
+        tuple(refusing), tuple(unread), differences, reading_count, right_count
     )
 
 

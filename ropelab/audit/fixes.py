@@ -1,8 +1,10 @@
 """What to write into a file instead: each change is tried before it is advised."""
 
 import math
+import os
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any
 
 from ropelab.audit.audit_case import AuditCase, have_equal_rotation
@@ -19,8 +21,15 @@ from ropelab.audit.changes import (
     read_changed,
 )
 from ropelab.audit.emit import write_text
-from ropelab.audit.targets import TARGETS
-from ropelab.audit.wanted import Fragment, keep_scaling, read_model_file
+from ropelab.audit.targets import FLAGS, TARGETS
+from ropelab.audit.wanted import (
+    Fragment,
+    WantedRotation,
+    keep_scaling,
+    read_model_file,
+)
+from ropelab.math.scaling import Yarn
+from ropelab.readers.flags import OVERRIDES
 from ropelab.readers.scaling_types import yarn_attention
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import MAXIMUM, ORIGINAL, find_language_part
@@ -98,7 +107,8 @@ def advise_claim(case: AuditCase, limit: int, names: Collection[str]) -> str:
     original = ""
     condition = ""
     in_block: Fragment = {}
-    if case.block.get(ORIGINAL) is None:
+    is_by_flag = case.flags.name_scaling(case.reference.runtime.name)
+    if case.block.get(ORIGINAL) is None and not is_by_flag:
         original, condition = describe_original(case)
         in_block = change_block(case, {ORIGINAL: case.spec.trained_len})
 
@@ -139,7 +149,8 @@ def count_raised(
 
 def advise_original(case: AuditCase) -> str:
     """Return the advice to write the trained length into the block, if it has none."""
-    if case.block.get(ORIGINAL) is not None:
+    is_by_flag = case.flags.name_scaling(case.reference.runtime.name)
+    if case.block.get(ORIGINAL) is not None or is_by_flag:
         return ""
     factor = getattr(case.spec.scaling, "factor", 1.0)
     limit = factor * case.spec.trained_len
@@ -173,7 +184,7 @@ def describe_original(case: AuditCase) -> tuple[str, str]:
     return f'"{ORIGINAL}": {trained} inside {name_block(case)}', condition
 
 
-def advise_factor(case: AuditCase, factor: float) -> str:
+def advise_factor(case: AuditCase, factor: float, name: str) -> str:
     """Return the advice to scale by a smaller factor.
 
     Some runtimes compute the factor from the lengths, and a factor on attention may be
@@ -182,9 +193,18 @@ def advise_factor(case: AuditCase, factor: float) -> str:
     Args:
         case: the configuration as the runtimes read it.
         factor: the factor that is enough.
+        name: the runtime that scales by more.
     """
-    if case.document.kind == "gguf":
+    flag = case.flags.name_scaling(name)
+    if flag in OVERRIDES:
+        return f'"factor": {factor!r} in {flag}'
+    if flag == "--rope-freq-scale":
+        return f"{flag} {1 / factor:.6g}"
+    if flag or case.document.kind == "gguf":
         return f"--rope-scale {factor:.6g}"
+    # Another runtime's scaling may come from another block than the reference's.
+    if name != case.reference.runtime.name:
+        return ""
     block_change: Fragment = {"factor": factor}
     advice = f'"factor": {factor!r}'
     old_factor = case.block.get("factor")
@@ -223,7 +243,7 @@ def advise_reach(case: AuditCase) -> str:
     """
     length = case.requested_length
     if case.document.kind == "config":
-        return f"ropelab emit --context {length}, for what reaches it"
+        return f"{write_command(case, str(length))}, for what reaches it"
     if case.document.kind != "gguf" or length is None or not is_plain(case.spec):
         return ""
     factor = length / case.spec.trained_len
@@ -231,79 +251,175 @@ def advise_reach(case: AuditCase) -> str:
 
 
 def advise_form(case: AuditCase, names: Sequence[str]) -> str:
-    """Return the command that writes a file's scaling in the form that runtimes read, and
-    the names of those for which there is none, or which the text would mislead.
+    """Return what makes runtimes apply a file's scaling that pass over it, and the names
+    of those for which there is nothing, or which the change would mislead.
 
     Where the block has no factor, and the reference computes one, it is to be written.
+
+    Args:
+        case: the configuration as the runtimes read it.
+        names: the runtimes that pass over the scaling.
     """
-    if case.document.kind != "config":
+    is_by_flag = case.flags.name_scaling(case.reference.runtime.name)
+    if case.document.kind != "config" or is_by_flag:
         return ""
     factor = getattr(case.spec.scaling, "factor", None)
     if case.block.get("factor") is None and factor is not None:
         change = change_block(case, {"factor": factor})
-        mended = list_mended(case, change, names)
+        changed_config = change_file(case.document, change)
+        mended = list_mended(case, changed_config, names, case.spec)
         if mended:
             who = f" (for {', '.join(mended)})" if len(mended) < len(names) else ""
             return f'"factor": {factor:g} inside {name_block(case)}{who}'
 
-    # The runtimes that the text of a target would mislead, by target.
-    misled_by: dict[str, list[str]] = {}
+    parts = []
+    form = choose_form(case, names)
+    if form is not None:
+        is_for_some = len(form.mended) < len(names)
+        who = f" (for {', '.join(form.mended)})" if is_for_some else ""
+        parts.append(f"{form.advice}{who}{name_misled(form.misled)}")
+
     without_form = []
     for name in names:
-        target, misled = find_target_with_form(case, name)
-        if target:
-            misled_by[target] = misled
+        if form is not None and name in form.mended:
+            continue
+        command = find_flags(case, name)
+        if command:
+            parts.append(f"{command}, for {name}")
         else:
             without_form.append(name)
-
-    advice = ""
-    if misled_by:
-        targets = [target for target in TARGETS if target in misled_by]
-        misled = list(dict.fromkeys(chain.from_iterable(misled_by.values())))
-        advice = f"ropelab emit --target {','.join(targets)}, for the form that is read"
-        advice += name_misled(misled)
     if without_form:
-        separator = "; " if advice else ""
-        advice += (
-            f"{separator}no target of emit makes {', '.join(without_form)} apply it"
+        parts.append(
+            f"nothing that emit writes makes {', '.join(without_form)} apply it"
         )
-    return advice
+    return "; ".join(parts)
 
 
-def list_mended(case: AuditCase, change: Fragment, names: Collection[str]) -> list[str]:
-    """Return those of some runtimes that rotate as the reference after a change."""
-    changed_config = change_file(case.document, change)
-    mended = []
-    for reading in case.readings:
-        spec = read_changed(case, reading, changed_config)
-        is_mended = spec is not None and have_equal_rotation(spec, case.spec)
-        if reading.runtime.name in names and is_mended:
-            mended.append(reading.runtime.name)
-    return mended
+@dataclass(frozen=True)
+class Form:
+    """A change of a file that makes runtimes apply its scaling."""
+
+    advice: str
+    # Of the runtimes that pass over the scaling, those that apply it then.
+    mended: Sequence[str]
+    # The runtimes that apply it now, and would no longer do so.
+    misled: Sequence[str]
 
 
-def find_target_with_form(case: AuditCase, name: str) -> tuple[str, list[str]]:
-    """Return a target of `emit` whose text makes a runtime apply a file's own scaling,
-    and the runtimes that it would mislead; an empty name: there is none.
+def choose_form(case: AuditCase, names: Collection[str]) -> Form | None:
+    """Return the change after which the fewest runtimes pass over a file's scaling; None
+    if no change mends more of them than it misleads.
     """
+    best: Form | None = None
+    for advice, change in list_changes_of_form(case).items():
+        changed_config = change_file(case.document, change)
+        # The reference may be one of those that pass over the scaling.
+        wanted_spec = find_wanted_spec(case, changed_config)
+        if is_plain(wanted_spec):
+            continue
+        form = Form(
+            advice,
+            list_mended(case, changed_config, names, wanted_spec),
+            list_misled(case, changed_config, wanted_spec, wanted_spec),
+        )
+        gain = len(form.mended) - len(form.misled)
+        best_gain = len(best.mended) - len(best.misled) if best else 0
+        if gain > best_gain:
+            best = form
+    return best
+
+
+def list_changes_of_form(case: AuditCase) -> dict[str, Fragment]:
+    """Return changes that write a file's scaling in another form, by the advice to make
+    them: the type under both of its names, and the texts of `emit`.
+
+    A change that is typed by hand comes first.
+    """
+    changes: dict[str, Fragment] = {}
+    for key in ("rope_type", "type"):
+        if key not in case.block and case.scaling_type:
+            advice = f'"{key}": "{case.scaling_type}" inside {name_block(case)}'
+            changes[advice] = change_block(case, {key: case.scaling_type})
+    for context in list_contexts(case):
+        rotation = keep_rotation(case, context)
+        if rotation is None:
+            continue
+        # Of texts that do the same, the one for all runtimes comes first. A text that is
+        # a flag is for one server.
+        for target in ("portable", *TARGETS):
+            if TARGETS[target].as_flag:
+                continue
+            emission = write_text(target, rotation)
+            if emission.keys:
+                command = write_command(case, str(context), target)
+                changes[f"{command}, for the form that is read"] = dict(emission.keys)
+    return changes
+
+
+def list_contexts(case: AuditCase) -> list[int]:
+    """Return the length that a file claims and, if it is another, the one that its
+    scaling reaches.
+    """
+    contexts = [case.spec.length]
+    factor = getattr(case.spec.scaling, "factor", 1.0)
+    reach = factor * case.spec.trained_len
+    if isinstance(case.spec.scaling, Yarn) and not math.isinf(reach):
+        contexts.append(round(reach))
+    return list(dict.fromkeys(contexts))
+
+
+def keep_rotation(case: AuditCase, context: int) -> WantedRotation | None:
+    """Return the rotation that `emit` keeps of a file; None: it refuses the file."""
     file_name = case.document.name
     try:
         source, spec = read_model_file(file_name, case.document.config)
-        rotation, _ = keep_scaling(file_name, source, spec, spec.length)
+        rotation, _ = keep_scaling(file_name, source, spec, context)
     except InputError:
-        return "", []
-    # Of those that mislead as few, a target for this runtime alone comes before one that
-    # is for several.
-    forms: list[tuple[str, list[str]]] = []
-    for target in sorted(TARGETS, key=lambda each: len(TARGETS[each].runtimes)):
-        if name not in TARGETS[target].runtimes:
+        return None
+    return rotation
+
+
+def find_flags(case: AuditCase, name: str) -> str:
+    """Return the command that writes flags with which a runtime applies a file's scaling;
+    empty if there is none.
+    """
+    context = case.spec.length
+    rotation = keep_rotation(case, context)
+    if rotation is None:
+        return ""
+    for target, about in TARGETS.items():
+        writes_flags = about.as_flag or target in FLAGS
+        if name not in about.runtimes or not writes_flags:
             continue
-        emission = write_text(target, rotation, runtimes=(name,))
+        emission = write_text(target, rotation)
         if emission.changes and not emission.lost:
-            changed_config = change_file(case.document, dict(emission.keys))
-            misled = list_misled(case, changed_config, case.spec, case.spec)
-            forms.append((target, misled))
-    return min(forms, key=lambda form: len(form[1]), default=("", []))
+            return write_command(case, str(context), target)
+    return ""
+
+
+def write_command(case: AuditCase, context: str, target: str = "") -> str:
+    """Return the command `emit` for a file, as it is typed."""
+    name = case.document.name
+    # A configuration may come from standard input.
+    file = shlex.quote(name) if os.path.exists(name) else "FILE"  # noqa: PTH110
+    command = f"ropelab emit --from {file} --context {context}"
+    return f"{command} --target {target}" if target else command
+
+
+def list_mended(
+    case: AuditCase,
+    changed_config: Mapping[str, Any],
+    names: Collection[str],
+    wanted_spec: RopeSpec,
+) -> list[str]:
+    """Return those of some runtimes that rotate as is wanted after a change of a file."""
+    mended = []
+    for reading in case.readings:
+        spec = read_changed(case, reading, changed_config)
+        is_mended = spec is not None and have_equal_rotation(spec, wanted_spec)
+        if reading.runtime.name in names and is_mended:
+            mended.append(reading.runtime.name)
+    return mended
 
 
 def choose_change(

@@ -12,8 +12,22 @@ from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import find_length_to_claim
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.audit.fixes import advise_claim, advise_reach
-from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Yarn
-from ropelab.readers.spec import RopeSpec
+from ropelab.math.scaling import (
+    DynamicNtk,
+    Llama3,
+    LongRope,
+    PositionInterpolation,
+    Yarn,
+)
+from ropelab.readers import registry
+from ropelab.readers.spec import (
+    FrequencyFactors,
+    RefusedError,
+    RopeSpec,
+    require_number,
+    require_whole,
+)
+from ropelab.readers.trace import ORIGINAL
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.rows import group_pairs
 
@@ -32,11 +46,16 @@ def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
 
 def find_different_lengths(case: AuditCase) -> Iterator[AuditFinding]:
     """Find a claimed length that is not the same in all runtimes."""
-    # Runtimes that multiply the length have a separate finding (E07).
+    # Runtimes that multiply the length have a separate finding (E07), and whoever gives
+    # a server a length has chosen it.
     parts = []
     for length, names in case.group(lambda spec: spec.claimed_len).items():
         specs = dict(case.specs)
-        names_as_stated = [name for name in names if not specs[name].multiplied_len]
+        names_as_stated = [
+            name
+            for name in names
+            if not specs[name].multiplied_len and name not in case.flags.lengths
+        ]
         if length and names_as_stated:
             parts.append(f"{length} in {', '.join(names_as_stated)}")
     if len(parts) > 1:
@@ -62,7 +81,8 @@ def find_low_claims(case: AuditCase) -> Iterator[AuditFinding]:
         return
     lower_claims = {}
     for name, spec in case.specs:
-        if spec.claimed_len and spec.claimed_len < limit:
+        is_chosen = name in case.flags.lengths
+        if spec.claimed_len and spec.claimed_len < limit and not is_chosen:
             lower_claims[name] = spec.claimed_len
     if not lower_claims:
         return
@@ -93,6 +113,8 @@ def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
     if name not in SERVERS_WITH_LIMIT and case.reference.window:
         return None
 
+    if isinstance(scaling, FrequencyFactors) and case.scaling_type == "llama3":
+        return max(spec.length, compute_reach_of_llama3(case))
     if isinstance(scaling, LongRope) and isinstance(case.maximum, int):
         # vLLM allows fewer tokens by default, and as many as the file states if a flag
         # asks for them.
@@ -102,7 +124,35 @@ def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
         if math.isinf(most_tokens):
             return None
         return max(spec.length, round(most_tokens))
+
+    if case.flags.name_scaling(name) and isinstance(scaling, PositionInterpolation):
+        return stretch_length(case, name, spec, scaling.factor)
     return spec.length
+
+
+def compute_reach_of_llama3(case: AuditCase) -> int:
+    """Return the length that the file's llama3 reaches, 0 if it states none.
+
+    llama.cpp gets llama3 as a table of divisors, which says nothing about lengths.
+    """
+    # The names that are passed below are for messages, and none is shown here.
+    try:
+        original = require_whole(case.block.get(ORIGINAL), ORIGINAL)
+        reach = require_number(case.block.get("factor"), "factor") * original
+    except RefusedError:
+        return 0
+    return 0 if math.isinf(reach) else round(reach)
+
+
+def stretch_length(case: AuditCase, name: str, spec: RopeSpec, factor: float) -> int:
+    """Return the length that a linear scaling by flags reaches, in tokens.
+
+    The file states the length that its own scaling reaches, if it has any.
+    """
+    config = case.document.config
+    own_spec = registry.read(registry.EVERY_RUNTIME[name], config).main_spec
+    own_factor = getattr(own_spec and own_spec.scaling, "factor", 1.0)
+    return max(spec.length, round(spec.length * factor / own_factor))
 
 
 def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:

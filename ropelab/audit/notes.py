@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.finding import AuditFinding, make_finding, say_where
-from ropelab.audit.fixes import advise_factor
+from ropelab.audit.fixes import advise_factor, write_command
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.families import TRAINED_LENGTHS, find_family
 from ropelab.readers.family import Family
@@ -42,8 +42,10 @@ def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
         return
 
     # The numbers are those of the reference, or of the first runtime that scales.
-    first_name = next(iter(scaled_specs))
-    spec = scaled_specs.get(case.reference.runtime.name) or scaled_specs[first_name]
+    name = case.reference.runtime.name
+    if name not in scaled_specs:
+        name = next(iter(scaled_specs))
+    spec = scaled_specs[name]
     assert isinstance(spec.scaling, Yarn)
     factor = spec.scaling.factor
     # The multiplier is rounded as it is printed. A printed 1 would say nothing.
@@ -59,8 +61,7 @@ def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
     reach = reach if math.isinf(reach) else round(reach)
     if case.requested_length and case.requested_length < reach:
         needed = max(1.0, case.requested_length / trained)
-        # Another runtime's YaRN may come from another block than the reference's scaling.
-        fix = advise_factor(case, needed) if spec is case.spec else ""
+        fix = advise_factor(case, needed, name)
         yield make_finding(
             "N02",
             asked=case.requested_length,
@@ -87,7 +88,8 @@ def note_short_training(case: AuditCase) -> Iterator[AuditFinding]:
         return
     fix = ""
     if case.document.kind == "config":
-        fix = f"ropelab emit --context N, which beyond {spec.length} scales from {trained}"
+        command = write_command(case, "N")
+        fix = f"{command}, which beyond {spec.length} scales from {trained}"
     yield make_finding(
         "N07", kind=model_type, trained=trained, allowed=spec.length, fix=fix
     )

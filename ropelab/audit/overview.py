@@ -125,6 +125,10 @@ def list_runtimes(case: AuditCase) -> Rows:
 
         for layer, spec, reference_spec in case.list_layers(reading):
             row = describe_spec(spec, reference_spec, case.length)
+            # A server may be started with less than it would allow.
+            chosen = case.flags.lengths.get(reading.runtime.name)
+            if chosen and spec.claimed_len:
+                row["claimed_tokens"] = min(chosen, spec.claimed_len)
             rows.append({**about, "rotation": MAIN, "layers": layer, **row})
 
         for name in extra_rotations:

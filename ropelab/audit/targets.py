@@ -158,6 +158,15 @@ def make_share(rotation: WantedRotation) -> Fragment:
     return {SHARE: rotation.rotary_dim / rotation.head_dim}
 
 
+def make_newer_block(rotation: WantedRotation) -> Fragment:
+    """Return rope_parameters, which holds the base and the share of a head, too."""
+    scaling_block = make_block(rotation) or {"rope_type": "default"}
+    block = {"rope_theta": rotation.base, **scaling_block, **make_share(rotation)}
+    if rotation.source.layers:
+        return {**rotation.source.layers, rotation.source.scaled_layer: block}
+    return block
+
+
 # -- Keys of a configuration. --
 
 
@@ -182,7 +191,7 @@ def write_hf4(rotation: WantedRotation) -> Fragment:
         keys[ORIGINAL] = rotation.trained_len
     keys |= make_share(rotation)
     if "rope_parameters" in source.present:
-        keys["rope_parameters"] = None
+        keys["rope_parameters"] = make_newer_block(rotation)
 
     base_keys = source.older_family.layer_base_keys
     for label, key in base_keys.items():
@@ -198,11 +207,7 @@ def write_hf4(rotation: WantedRotation) -> Fragment:
 @register_keys_writer("hf5", "axolotl")
 def write_hf5(rotation: WantedRotation) -> Fragment:
     """Return rope_parameters, for a configuration that was read already."""
-    scaling_block = make_block(rotation) or {"rope_type": "default"}
-    block = {"rope_theta": rotation.base, **scaling_block, **make_share(rotation)}
-    if rotation.source.layers:
-        block = {**rotation.source.layers, rotation.source.scaled_layer: block}
-    return {**make_lengths(rotation), "rope_parameters": block}
+    return {**make_lengths(rotation), "rope_parameters": make_newer_block(rotation)}
 
 
 @register_keys_writer("vllm", "vllm-draft")

@@ -190,9 +190,13 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
     reading = registry.read_by_reference(name, config)
     by_reference = reading.runtime.name == registry.REFERENCE
     spec = reading.layers[reading.main_layer]
-    # vLLM claims less by default than the file states.
-    if not by_reference and isinstance(spec.scaling, scalings.LongRope):
-        spec = replace(spec, claimed_len=language_part.get(MAXIMUM))
+    # Of longrope vLLM claims less by default than the file states, and of a dynamic scaling
+    # servers claim more.
+    is_changed_by_server = (
+        isinstance(spec.scaling, scalings.LongRope) or spec.multiplied_len
+    )
+    if not by_reference and is_changed_by_server:
+        spec = replace(spec, claimed_len=language_part.get(MAXIMUM), multiplied_len=0)
     factor = getattr(spec.scaling, "factor", 1.0)
     if math.isinf(factor * max(spec.length, spec.trained_len)):
         raise InputError(f"{name}: no length is {factor:g} times the trained length")

@@ -18,11 +18,15 @@ from ropelab.runs.spelling import DECIMAL_SUFFIXES, SUFFIXES, read_number
 
 # The flags that replace keys of the configuration, with the runtime of each.
 OVERRIDES = read_table("trainers")["overrides"]
+# The flags that set the length of a server, with the runtime of each.
+LENGTH_FLAGS = read_table("trainers")["lengths"]
 # The flags that set a value, with the name of the value.
 SETTINGS = {**LLAMACPP, **FLAGS}
 # The settings that are lengths in tokens. llama.cpp's 0 stands for the model's own length,
 # so that its flag is checked where it is used.
 LENGTHS = ("length", "cutoff_len", "max_seq_length")
+# The flags of llama.cpp for a factor, and for its inverse.
+SCALE_FLAGS = ("--rope-scale", "--rope-freq-scale")
 # The flag of koboldcpp for a scale and a base.
 KOBOLD_FLAG = "--ropeconfig"
 KNOWN_FLAGS = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD_FLAG)
@@ -42,6 +46,8 @@ class Flags:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # True if the keys belong to a part of the configuration, such as text_config.
     nested: bool = False
+    # The length in tokens that a server is started with, by runtime.
+    lengths: Mapping[str, int] = field(default_factory=dict)
 
     def apply(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the configuration as a runtime reads it after its flags."""
@@ -73,6 +79,24 @@ class Flags:
                 inner = Flags(overrides={runtime: change}, nested=True)
                 result[part] = inner.apply(runtime, part_of_file)
         return result
+
+    def name_scaling(self, runtime: str) -> str:
+        """Return the flag that gives a runtime its factor; empty: the file gives it."""
+        changes = self.overrides.get(runtime)
+        if isinstance(changes, Mapping):
+            parts = [changes, *(changes.get(part) for part in LANGUAGE_PARTS)]
+            for part in parts:
+                if isinstance(part, Mapping) and any(part.get(name) for name in BLOCKS):
+                    (flag,) = [
+                        name for name, owner in OVERRIDES.items() if owner == runtime
+                    ]
+                    return flag
+
+        if runtime == "llama.cpp":
+            for flag in SCALE_FLAGS:
+                if SETTINGS[flag] in self.settings:
+                    return flag
+        return ""
 
 
 def is_moved_into_part(config: Mapping[str, Any]) -> bool:
@@ -132,6 +156,7 @@ def parse_flags(text: str) -> Flags:
         raise InputError(f"--flags cannot be read: {error}") from None
     settings: dict[str, Any] = {}
     overrides: dict[str, Mapping[str, Any]] = {}
+    lengths: dict[str, int] = {}
     known_flags, unknown_words = take_known(words)
     if unknown_words:
         raise make_name_error("flag", unknown_words[0].partition("=")[0], KNOWN_FLAGS)
@@ -155,10 +180,13 @@ def parse_flags(text: str) -> Flags:
                     f" '{cut_text(value)}'"
                 )
             settings[SETTINGS[name]] = number
+            # llama.cpp's 0 stands for the length of the model.
+            if name in LENGTH_FLAGS and number:
+                lengths[LENGTH_FLAGS[name]] = number
 
     if settings.get("rope_scale", 1) <= 0:
         raise InputError("--rope-scale must be above 0: frequencies are divided by it")
-    return Flags(settings, overrides)
+    return Flags(settings, overrides, lengths=lengths)
 
 
 def take_known(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:

@@ -132,11 +132,14 @@ def test_a_command_is_advised_only_where_its_text_works() -> None:
         "rope_scaling": block,
     }
     fix = find_fix(audit_file(config), "E08")
-    assert fix == "ropelab emit --target llama.cpp, for the form that is read"
+    assert fix == (
+        "ropelab emit --from FILE --context 1048576 --target portable, for the form that"
+        " is read"
+    )
 
     dynamic = {**QWEN, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
     assert find_fix(audit_file(dynamic, runtime="vllm"), "E08") == (
-        "no target of emit makes vllm apply it"
+        "nothing that emit writes makes vllm apply it"
     )
 
 
@@ -244,9 +247,10 @@ def test_a_flag_of_the_context_claims_the_length(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     yarn = {"type": "yarn", "factor": 4.0, "original_context_length": 32768}
     write_gguf(path, yarn)
-    for flags, code in (("--ctx-size 131072", False), ("--ctx-size 65536", True)):
+    for flags, code in (("", "W10"), ("--ctx-size 131072", ""), ("-c 65536", "N02")):
         result = audit(path, precision=False, flags=flags)
-        assert ("W10" in {each.code for each in result.findings}) is code
+        codes = {each.code for each in result.findings} - {"N01"}
+        assert codes == {code} - {""}
 
 
 def test_a_gguf_file_without_the_factor_of_its_scaling(tmp_path: Path) -> None:
@@ -355,8 +359,10 @@ def test_a_reference_takes_the_factor_and_the_length_of_the_file() -> None:
     assert result.spec.method.startswith("yarn(factor=4")
 
 
-def test_a_text_of_emit_names_whom_it_misleads() -> None:
-    """It empties rope_parameters, where the converter of llama.cpp looks first."""
+def test_a_text_of_emit_mends_older_runtimes_and_misleads_none(tmp_path: Path) -> None:
+    """It has the block under both names: the converter of llama.cpp looks at the newer
+    one first, and older releases at the other.
+    """
     block = {
         "rope_type": "llama3",
         "rope_theta": 500000.0,
@@ -368,14 +374,54 @@ def test_a_text_of_emit_names_whom_it_misleads() -> None:
     config = {**QWEN, "model_type": "llama", "max_position_embeddings": 65536}
     del config["rope_theta"]
     config["rope_parameters"] = block
-    names = ("transformers-5", "transformers-4.57", "llama.cpp")
-    fix = find_fix(audit_file(config, runtime=names), "E08")
-    assert fix == (
-        "ropelab emit --target hf4, for the form that is read (with which llama.cpp"
-        " would be wrong)"
+    before = audit_file(config)
+    assert {"transformers-4.48", "ollama"}.isdisjoint(find_agreeing(before))
+    assert find_fix(before, "E08") == (
+        "ropelab emit --from FILE --context 65536 --target portable, for the form that"
+        " is read"
     )
-    fix = find_fix(audit_file(config, runtime=names[:2]), "E08")
-    assert fix == "ropelab emit --target hf4, for the form that is read"
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    (emission,) = emit(path, context=65536, target="portable").targets
+    after = audit_file({**config, **json.loads(emission.text)})
+    assert find_agreeing(after) == {name for name, _ in after.specs}
+    assert find_agreeing(after) >= {"transformers-4.48", "ollama", "llama.cpp"}
+
+
+def test_a_text_of_emit_names_whom_it_misleads() -> None:
+    """transformers 4.48 takes the claimed length for the trained one."""
+    config = {**QWEN, "rope_scaling": YARN}
+    del config["max_position_embeddings"]
+    fix = find_fix(audit_file(config), "E08")
+    assert fix.endswith("(with which transformers-4.48 would be wrong)")
+
+
+@pytest.mark.parametrize(
+    ("block", "fix"),
+    [
+        ({"type": "llama3"}, '"rope_type": "llama3" inside the block'),
+        (
+            {"rope_type": "linear", "factor": 4.0},
+            '"type": "linear" inside the block (for ollama); nothing that emit writes'
+            " makes tgi apply it",
+        ),
+    ],
+)
+def test_the_type_is_advised_under_its_other_name(
+    block: dict[str, Any], fix: str
+) -> None:
+    bands = {
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    config = {**QWEN, "model_type": "llama", "max_position_embeddings": 65536}
+    config["rope_scaling"] = block if "factor" in block else {**block, **bands}
+    assert find_fix(audit_file(config), "E08") == fix
+    name = fix.split('"')[1]
+    config["rope_scaling"] |= {name: next(iter(block.values()))}
+    assert "ollama" in find_agreeing(audit_file(config))
 
 
 TWO_BLOCKS = {
