@@ -86,16 +86,49 @@ class AuditCase:
         return name
 
     @property
-    def block(self) -> Mapping[str, Any]:
-        """The keys of the rope block; empty if there is none."""
+    def layer_in_block(self) -> str:
+        """The layer type whose dict in the rope block has the main rotation; empty if the
+        block has no dict for each layer type.
+        """
+        main_layer = self.reference.main_layer
+        has_dict = isinstance(self.whole_block.get(main_layer), Mapping)
+        return main_layer if has_dict else ""
+
+    @property
+    def block_path(self) -> str:
+        """The path from the language part to the keys of `block`."""
+        layer = self.layer_in_block
+        return f"{self.block_name}.{layer}" if layer else self.block_name
+
+    @property
+    def whole_block(self) -> Mapping[str, Any]:
+        """The rope block, which may have a dict for each layer type; empty if there is
+        none.
+        """
         _, language_part = find_language_part(self.document.config)
         block = language_part.get(self.block_name)
         return block if isinstance(block, Mapping) else {}
 
     @property
+    def block(self) -> Mapping[str, Any]:
+        """The keys of the rope block, or of the dict in it for the main layers; empty if
+        there is none.
+        """
+        block: Mapping[str, Any] = self.whole_block
+        layer = self.layer_in_block
+        return block[layer] if layer else block
+
+    @property
     def scaling_type(self) -> Any:
-        """The name of the scaling in the block."""
-        return self.block.get("rope_type") or self.block.get("type")
+        """The name of the scaling in the block.
+
+        Beside the dicts of layer types it has no effect, and is declared all the same.
+        """
+        scaling_type = self.block.get("rope_type") or self.block.get("type")
+        if self.layer_in_block and scaling_type in (None, "default"):
+            beside = self.whole_block.get("rope_type") or self.whole_block.get("type")
+            return beside or scaling_type
+        return scaling_type
 
     @property
     def specs(self) -> list[tuple[str, RopeSpec]]:

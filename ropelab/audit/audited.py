@@ -30,7 +30,7 @@ from ropelab.readers.families import read_table
 from ropelab.readers.flags import SETTINGS, Flags, parse_flags, take_known
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import check_length, is_context
-from ropelab.readers.trace import ORIGINAL, find_language_part, find_rope_block
+from ropelab.readers.trace import ORIGINAL, find_language_part, find_scaled_block
 from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.rows import Result, Rows
@@ -249,7 +249,7 @@ def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading
     """
     order = list(registry.EVERY_RUNTIME)
     _, language_part = find_language_part(document.config)
-    _, block = find_rope_block(language_part)
+    block = find_scaled_block(language_part)
 
     def rank(reading: Reading) -> tuple[bool, bool, bool, int, int]:
         """Return what is compared between two readings; False and less come first."""

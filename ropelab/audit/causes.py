@@ -19,6 +19,7 @@ from ropelab.readers.trace import (
     ORIGINAL,
     find_language_part,
     find_rope_block,
+    find_scaled_block,
 )
 
 
@@ -61,6 +62,13 @@ def declares_scaling(config: Mapping[str, Any]) -> bool:
     """
     _, language_part = find_language_part(config)
     _, block = find_rope_block(language_part)
+    scaled_block = find_scaled_block(language_part)
+    # A scaling beside the dicts of layer types is declared as well.
+    return asks_for_scaling(scaled_block) or asks_for_scaling(block)
+
+
+def asks_for_scaling(block: Mapping[str, Any]) -> bool:
+    """Return True if the keys of a block ask for a scaling."""
     scaling_type = block.get("rope_type") or block.get("type")
     if not isinstance(scaling_type, str) or scaling_type in ("default", "mrope"):
         return False
@@ -85,7 +93,7 @@ def list_unscaled(case: AuditCase) -> list[str]:
 
     # If no runtime scales, the block may ask for a scaling by a factor of 1, which
     # changes nothing.
-    factor = case.block.get("factor")
+    factor = case.block.get("factor") or case.whole_block.get("factor")
     divisors = case.block.get("long_factor")
     if factor not in (None, 1):
         return names

@@ -28,12 +28,20 @@ def change_file(document: Document, changes: Fragment) -> Fragment:
 
 def change_block(case: AuditCase, change: Fragment) -> Fragment:
     """Return the change of the language part that changes keys of its rope block."""
-    return {case.block_name: {**case.block, **change}}
+    return replace_block(case, {**case.block, **change})
+
+
+def replace_block(case: AuditCase, block: Fragment) -> Fragment:
+    """Return the change of the language part that gives its rope block other keys."""
+    if case.layer_in_block:
+        block = {**case.whole_block, case.layer_in_block: block}
+    return {case.block_name: block}
 
 
 def name_block(case: AuditCase) -> str:
-    """Return the words for the rope block: its name only if there are two."""
-    return case.block_name if has_two_blocks(case) else "the block"
+    """Return the words for the rope block: its path only if there are several dicts."""
+    has_several = has_two_blocks(case) or case.layer_in_block
+    return case.block_path if has_several else "the block"
 
 
 def has_two_blocks(case: AuditCase) -> bool:

@@ -10,7 +10,13 @@ from ropelab.audit.causes import (
     list_unscaled_by_ratio,
 )
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
-from ropelab.audit.fixes import advise_base, advise_form, advise_length
+from ropelab.audit.fixes import (
+    VALUE_OF_CARD,
+    advise_base,
+    advise_form,
+    advise_length,
+    advise_value,
+)
 from ropelab.readers.axes import explain_vision
 from ropelab.readers.registry import TRAINERS
 from ropelab.readers.scaling_types import SAME_TYPES
@@ -43,11 +49,14 @@ def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
         if reason.startswith("base must be"):
             yield make_finding("E03", "none", "error", names=names, reason=reason)
         else:
-            yield make_finding("E11", level="error", names=names, reason=reason)
+            fix = advise_value(case, reason, names)
+            yield make_finding("E11", level="error", names=names, reason=reason, fix=fix)
     reason = explain_vision(case.document.config)
     if reason:
         encoder = ["the encoder of images"]
-        yield make_finding("E11", level="error", names=encoder, reason=reason)
+        yield make_finding(
+            "E11", level="error", names=encoder, reason=reason, fix=VALUE_OF_CARD
+        )
 
     yield from find_other_bases(case)
     yield from find_scaling_not_applied(case)

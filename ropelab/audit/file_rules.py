@@ -17,7 +17,10 @@ from ropelab.audit.causes import (
 )
 from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.audit.fixes import advise_base, advise_length
-from ropelab.readers.document import ROTATED_ARCHITECTURES
+from ropelab.readers.document import (
+    ARCHITECTURES_WITHOUT_BASE,
+    ROTATED_ARCHITECTURES,
+)
 from ropelab.readers.families import FLAT_ARCHITECTURES, find_family
 from ropelab.readers.keys import (
     BLOCKS,
@@ -144,7 +147,9 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
     """Find entries that do nothing or are missing, and a limit of the tokenizer."""
     outside_paths = [use.path for use in case.reference.keys if use.note == OUTSIDE]
     if outside_paths:
-        yield make_finding("W11", "outside", paths=", ".join(outside_paths))
+        yield make_finding(
+            "W11", "outside", paths=", ".join(outside_paths), part=case.block_path
+        )
     yield from find_unread_values(case, outside_paths)
     yield from find_second_block(case)
     yield from find_keys_beside(case)
@@ -165,7 +170,7 @@ def find_untyped_block(case: AuditCase) -> Iterator[AuditFinding]:
     """Find a factor in a block without a type, which scales nothing."""
     if case.scaling_type or case.block.get("factor") in (None, 1):
         return
-    name = case.block_name
+    name = case.block_path
     unscaled = [runtime for runtime, spec in case.specs if is_plain(spec)]
     if unscaled:
         yield make_finding("W11", "untyped", path=f"{name}.factor", names=unscaled)
@@ -292,7 +297,9 @@ def check_gguf_fields(
 
     ``flags``: the settings of its flags, which take the place of fields.
     """
-    if "rope.freq_base" not in fields and "rope_freq_base" not in flags:
+    architecture = fields["model_type"]
+    has_base = "rope.freq_base" in fields or "rope_freq_base" in flags
+    if not has_base and architecture not in ARCHITECTURES_WITHOUT_BASE:
         yield make_finding("W12", "base")
     has_type = "rope.scaling.type" in fields or "rope_scaling" in flags
     if "rope.scaling.factor" in fields and not has_type:
@@ -304,7 +311,6 @@ def check_gguf_fields(
         yield make_finding("W12", "factor", kind=fields["rope.scaling.type"])
     if "rope.scaling.yarn_attn_factor" in fields:
         yield make_finding("W12", "dead")
-    architecture = fields["model_type"]
     if architecture not in ROTATED_ARCHITECTURES:
         yield make_finding("W12", "architecture", name=shorten_value(architecture))
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ropelab.audit.changes import (
     name_block,
     name_misled,
     read_changed,
+    replace_block,
 )
 from ropelab.audit.emit import write_text
 from ropelab.audit.targets import FLAGS, TARGETS
@@ -34,6 +36,32 @@ from ropelab.readers.scaling_types import yarn_attention
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import MAXIMUM, ORIGINAL, find_language_part
 from ropelab.runs.errors import InputError
+
+
+# The advice for a value without a meaning.
+VALUE_OF_CARD = "the value from the model's card"
+
+
+def advise_value(case: AuditCase, reason: str, names: Collection[str]) -> str:
+    """Return the advice for a value without a meaning. A key is left out only if all
+    runtimes that read it have a default.
+
+    Args:
+        case: the configuration as the runtimes read it.
+        reason: the sentence about the value, with the names of keys.
+        names: the runtimes that compute no rotation from it.
+    """
+    words = set(re.findall(r"\w+", reason))
+    keys = [key for key in case.block if key in words]
+    kept = {key: value for key, value in case.block.items() if key not in keys}
+    changed_config = change_file(case.document, replace_block(case, kept))
+    for reading in case.readings:
+        is_named = reading.runtime.name in names
+        if is_named and read_changed(case, reading, changed_config) is None:
+            return VALUE_OF_CARD
+    if not keys:
+        return VALUE_OF_CARD
+    return f"{VALUE_OF_CARD}, or leave {' and '.join(keys)} out for the default"
 
 
 def advise_base(case: AuditCase, base: float, names: Collection[str]) -> str:
@@ -86,7 +114,7 @@ def list_places_of_base(case: AuditCase, base: float) -> dict[str, Fragment]:
     # The block of a params.json holds no base.
     if case.block and case.document.kind == "config":
         in_block = change_block(case, {"rope_theta": base})
-        changes[f"in {prefix}{case.block_name}"] = in_block
+        changes[f"in {prefix}{case.block_path}"] = in_block
     return changes
 
 
@@ -218,8 +246,8 @@ def advise_factor(case: AuditCase, factor: float, name: str) -> str:
         # In full, since runtimes that pass over the key compute all its digits.
         block_change["attention_factor"] = yarn_attention(factor)
         advice += f' and "attention_factor": {block_change["attention_factor"]}'
-    if has_two_blocks(case):
-        advice += f" inside {case.block_name}"
+    if has_two_blocks(case) or case.layer_in_block:
+        advice += f" inside {case.block_path}"
     in_block = change_block(case, block_change)
     changes = {advice: in_block}
     trained = case.spec.trained_len
@@ -263,6 +291,9 @@ def advise_form(case: AuditCase, names: Sequence[str]) -> str:
     is_by_flag = case.flags.name_scaling(case.reference.runtime.name)
     if case.document.kind != "config" or is_by_flag:
         return ""
+    if case.group_problems("meaningless"):
+        # A value has to be mended first (E11).
+        return ""
     factor = getattr(case.spec.scaling, "factor", None)
     if case.block.get("factor") is None and factor is not None:
         change = change_block(case, {"factor": factor})
@@ -277,7 +308,11 @@ def advise_form(case: AuditCase, names: Sequence[str]) -> str:
     if form is not None:
         is_for_some = len(form.mended) < len(names)
         who = f" (for {', '.join(form.mended)})" if is_for_some else ""
-        parts.append(f"{form.advice}{who}{name_misled(form.misled)}")
+        advice = f"{form.advice}{who}{name_misled(form.misled)}"
+        if not form.is_command:
+            # For the others the changed file may have another form.
+            return advice
+        parts.append(advice)
 
     without_form = []
     for name in names:
@@ -304,6 +339,11 @@ class Form:
     mended: Sequence[str]
     # The runtimes that apply it now, and would no longer do so.
     misled: Sequence[str]
+
+    @property
+    def is_command(self) -> bool:
+        """True if the text is written by a command, not by hand."""
+        return self.advice.startswith("ropelab ")
 
 
 def choose_form(case: AuditCase, names: Collection[str]) -> Form | None:
@@ -336,6 +376,16 @@ def list_changes_of_form(case: AuditCase) -> dict[str, Fragment]:
     A change that is typed by hand comes first.
     """
     changes: dict[str, Fragment] = {}
+    if case.layer_in_block:
+        # Keys beside the dicts of the layer types have no effect.
+        beside = {
+            key: value
+            for key, value in case.whole_block.items()
+            if not isinstance(value, Mapping)
+        }
+        if beside:
+            advice = f"move {', '.join(beside)} into {case.block_path}"
+            changes[advice] = change_block(case, beside)
     for key in ("rope_type", "type"):
         if key not in case.block and case.scaling_type:
             advice = f'"{key}": "{case.scaling_type}" inside {name_block(case)}'

@@ -56,6 +56,8 @@ OTHER_KINDS = {
 }
 # Architectures whose layers rotate nothing in llama.cpp.
 UNROTATED_ARCHITECTURES = frozenset(GGUF["unrotated"].split())
+# Architectures of which no file has a base: llama.cpp's own is theirs.
+ARCHITECTURES_WITHOUT_BASE = frozenset(GGUF["without_base"].split())
 # Architectures whose layers rotate in llama.cpp. An audit warns of all others.
 ROTATED_ARCHITECTURES = frozenset(GGUF["rotated"].split())
 

@@ -216,6 +216,15 @@ def find_rope_block(language_part: Mapping[str, Any]) -> tuple[str, Mapping[str,
     return "rope_parameters", {}
 
 
+def find_scaled_block(language_part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the first rope block that is a dict or, if it has a dict for each layer type,
+    that of the layers that see the whole context.
+    """
+    _, block = find_rope_block(language_part)
+    inner = block.get("full_attention")
+    return inner if isinstance(inner, Mapping) else block
+
+
 def list_blocks(language_part: Mapping[str, Any]) -> list[str]:
     """Return the names of the rope blocks that are dicts with keys."""
     return [

@@ -176,16 +176,21 @@ def test_a_length_does_not_mislead_the_one_runtime_that_it_mends() -> None:
     assert '"max_position_embeddings": 1048576' in fixes
 
 
-def write_gguf(path: Path, scaling: dict[str, Any], base: float | None = 1e6) -> None:
-    """Write the header of a Qwen2 model of 32,768 tokens, with keys of rope.scaling."""
-    writer = gguf.GGUFWriter(path, "qwen2")
+def write_gguf(
+    path: Path,
+    scaling: dict[str, Any],
+    base: float | None = 1e6,
+    architecture: str = "qwen2",
+) -> None:
+    """Write the header of a model of 32,768 tokens, with keys of rope.scaling."""
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(32768)
     writer.add_embedding_length(3584)
     writer.add_head_count(28)
     if base is not None:
         writer.add_rope_freq_base(base)
     for key, value in scaling.items():
-        name = f"qwen2.rope.scaling.{key}"
+        name = f"{architecture}.rope.scaling.{key}"
         if isinstance(value, str):
             writer.add_string(name, value)
         elif isinstance(value, float):
@@ -197,6 +202,18 @@ def write_gguf(path: Path, scaling: dict[str, Any], base: float | None = 1e6) ->
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "gemma2", "phi2", "stablelm"])
+def test_a_base_is_missing_where_the_converter_writes_one(
+    tmp_path: Path, architecture: str
+) -> None:
+    path = tmp_path / "model.gguf"
+    write_gguf(path, {}, base=None, architecture=architecture)
+    result = audit(path, precision=False)
+    assert result.spec.base == 10000
+    codes = {each.code for each in result.findings}
+    assert codes == ({"W12"} if architecture == "qwen2" else set())
 
 
 def test_a_gguf_file_gets_a_flag(tmp_path: Path) -> None:
@@ -402,8 +419,7 @@ def test_a_text_of_emit_names_whom_it_misleads() -> None:
         ({"type": "llama3"}, '"rope_type": "llama3" inside the block'),
         (
             {"rope_type": "linear", "factor": 4.0},
-            '"type": "linear" inside the block (for ollama); nothing that emit writes'
-            " makes tgi apply it",
+            '"type": "linear" inside the block (for ollama)',
         ),
     ],
 )
