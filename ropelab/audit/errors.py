@@ -50,7 +50,9 @@ def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
             yield make_finding("E03", "none", "error", names=names, reason=reason)
         else:
             fix = advise_value(case, reason, names)
-            yield make_finding("E11", level="error", names=names, reason=reason, fix=fix)
+            yield make_finding(
+                "E11", level="error", names=names, reason=reason, fix=fix
+            )
     reason = explain_vision(case.document.config)
     if reason:
         encoder = ["the encoder of images"]

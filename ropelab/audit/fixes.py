@@ -37,7 +37,6 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import MAXIMUM, ORIGINAL, find_language_part
 from ropelab.runs.errors import InputError
 
-
 # The advice for a value without a meaning.
 VALUE_OF_CARD = "the value from the model's card"
 

@@ -23,7 +23,7 @@ from ropelab.conformance.expected import (
 )
 from ropelab.conformance.parts import combine
 from ropelab.conformance.prompts import Segment, read_segments
-from ropelab.conformance.vectors import ABOUT, make_vectors
+from ropelab.conformance.vectors import ABOUT, choose_kit_positions, make_vectors
 from ropelab.readers.axes import read_prompt_rule
 from ropelab.readers.spec import RefusedError, require_whole
 from ropelab.runs.errors import InputError, say
@@ -82,10 +82,34 @@ def check_arrays(
     if not checks or {"cos", "sin"} <= arrays.keys():
         if positions is not None:
             arrays = {**arrays, "positions": positions}
-        tables = stored.read_tables(path, arrays, expected)
         part = "cos and sin" if checks else ""
-        checks[part] = diagnose(tables, expected, tolerance)
+        checks[part] = check_tables(
+            path, arrays, expected, tolerance, has_kit=not config
+        )
     return combine(checks)
+
+
+def check_tables(
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    expected: Expected,
+    tolerance: float,
+    *,
+    has_kit: bool,
+) -> Check:
+    """Judge cos and sin in a file.
+
+    Without positions in the file, its rows are those of the positions 0, 1, 2, and so on.
+    Beside a kit, as many rows as the kit has positions may be those of the kit.
+    """
+    tables = stored.read_tables(path, arrays, expected)
+    result = diagnose(tables, expected, tolerance)
+    kit_positions = choose_kit_positions(expected)
+    are_counted = np.array_equal(tables.positions, np.arange(len(kit_positions)))
+    if not (has_kit and result.wrong and are_counted):
+        return result
+    tables_of_kit = replace(tables, positions=kit_positions)
+    return diagnose(tables_of_kit, expected, tolerance)
 
 
 def say_idle_length(expected: Expected, as_claimed: Expected) -> None:

@@ -79,7 +79,7 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         or explain_chosen_tables(measured, observed, expected)
         or explain_geometric(measured, unscale_dynamic(expected))
         or explain_common_factor(measured, right)
-        or explain_ramp(measured, spec)
+        or explain_ramp(measured, right, spec)
         or describe_unexplained(measured, right)
     )
 
@@ -299,7 +299,9 @@ def explain_common_factor(measured: Frequencies, right: Frequencies) -> Fault | 
     return answer, "angle = position * inv_freq"
 
 
-def explain_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
+def explain_ramp(
+    measured: Frequencies, right: Frequencies, spec: RopeSpec
+) -> Fault | None:
     """Name a ramp with wrong ends, or without ends; None: the scaling has no ramp, or
     this does not explain the frequencies.
     """
@@ -308,12 +310,13 @@ def explain_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
     if not isinstance(method, scaling.Llama3 | scaling.Yarn) or method.factor == 1:
         return None
     if isinstance(method, scaling.Llama3):
-        return explain_llama3_ramp(measured, spec, method)
-    return explain_yarn_ramp(measured, spec, method)
+        return explain_llama3_ramp(measured, right, spec, method)
+    return explain_yarn_ramp(measured, right, spec, method)
 
 
 def explain_yarn_ramp(
     measured: Frequencies,
+    right: Frequencies,
     spec: RopeSpec,
     method: scaling.Yarn,
 ) -> Fault | None:
@@ -326,7 +329,7 @@ def explain_yarn_ramp(
     ratios = measured / spec.geometry.inv_freq
     shares = (1 - ratios) / (1 - 1 / method.factor)
     ends = fit_ramp(pairs, shares, fewest=3)
-    if ends is None:
+    if ends is None or not has_other_ramp(measured, right, shares):
         return None
 
     low, high = ends
@@ -344,6 +347,7 @@ def explain_yarn_ramp(
 
 def explain_llama3_ramp(
     measured: Frequencies,
+    right: Frequencies,
     spec: RopeSpec,
     method: scaling.Llama3,
 ) -> Fault | None:
@@ -356,7 +360,7 @@ def explain_llama3_ramp(
     shares = (measured / unscaled - 1 / method.factor) / (1 - 1 / method.factor)
     turns = rotations(unscaled, spec.trained_len)
     ends = fit_ramp(turns, shares, fewest=2)
-    if ends is None:
+    if ends is None or not has_other_ramp(measured, right, shares):
         return None
 
     low, high = ends
@@ -368,6 +372,17 @@ def explain_llama3_ramp(
         f" {method.low_freq_factor:g} and {method.high_freq_factor:g}"
     )
     return answer, "the factors of the configuration, and its original length"
+
+
+def has_other_ramp(
+    measured: Frequencies, right: Frequencies, shares: Float[np.ndarray, " pairs"]
+) -> bool:
+    """Return True if most pairs between the ends of a ramp are wrong, as happens where an
+    end is another one. A single wrong frequency moves no end.
+    """
+    is_in_ramp = (shares > LEAST_SHARE) & (shares < 1 - LEAST_SHARE)
+    is_wrong = ~np.isclose(measured, right, rtol=CLOSE, atol=0)
+    return bool(is_wrong[is_in_ramp].mean() > 0.5)
 
 
 def fit_ramp(

@@ -116,6 +116,10 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
             f"{document.name} is {document.encoding}, which transformers refuses: save"
             " it as UTF-8, without a byte order mark"
         )
+    if document.kind != "config":
+        raise InputError(
+            f"{document.name} is no config.json: transformers builds no class from it"
+        )
     config = document.config
     _, language_part = find_language_part(config)
     # The configuration class of the whole model is built if it fills in defaults of its

@@ -378,3 +378,50 @@ def test_two_arrays_of_one_name_in_an_archive_are_refused(tmp_path: Path) -> Non
         parts.writestr("cos.npy", content)
     with pytest.raises(InputError, match="2 arrays with the name cos"):
         check(str(path), config=str(tmp_path / "config.json"))
+
+
+@pytest.mark.parametrize("scaling", ["yarn", "llama3"])
+def test_one_wrong_frequency_is_no_other_ramp(tmp_path: Path, scaling: str) -> None:
+    """A line through the shares of all pairs passes near a pair that is 1 % off."""
+    block = {**YARN, "rope_type": scaling, "factor": 16.0}
+    if scaling == "llama3":
+        block |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    config = {**LLAMA, "rope_scaling": block}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    right = spec(config).inv_freq(32768)
+    # In slower pairs the error stays below the tolerance.
+    for pair in np.flatnonzero(right * 32767 > 2):
+        inv_freq = right.copy()
+        inv_freq[pair] *= 1.01
+        np.savez(tmp_path / "mine.npz", inv_freq=inv_freq)
+        done = check(tmp_path / "mine.npz", config=tmp_path / "config.json")
+        assert done.wrong
+        assert mentions(done.answer, f"1 of {PAIRS} frequencies", f"pairs {pair} to")
+        assert not mentions(done.answer, "ramp")
+
+
+@pytest.mark.parametrize("halves", [1, 2])
+def test_tables_at_the_positions_of_a_kit(tmp_path: Path, halves: int) -> None:
+    """As many rows as the kit has are those of the kit, or of 0, 1, 2, and so on."""
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    ropelab.vectors(str(tmp_path / "config.json"), str(tmp_path))
+    with np.load(tmp_path / "vectors.npz") as kit:
+        cos = np.tile(kit["cos"], halves)
+        sin = np.tile(kit["sin"], halves)
+        angles = np.arange(len(cos))[:, None] * np.tile(kit["inv_freq"], halves)
+
+    np.savez(tmp_path / "mine.npz", cos=cos, sin=sin)
+    assert not check(tmp_path / "mine.npz").wrong
+    np.savez(tmp_path / "mine.npz", cos=np.cos(angles), sin=np.sin(angles))
+    assert not check(tmp_path / "mine.npz").wrong
+    wrong = cos.copy()
+    wrong[4, 3] += 0.3
+    np.savez(tmp_path / "mine.npz", cos=wrong, sin=sin)
+    assert check(tmp_path / "mine.npz").wrong
+
+
+def test_a_folder_of_params_has_no_class_in_transformers(tmp_path: Path) -> None:
+    params = {"dim": 256, "n_layers": 1, "n_heads": 4, "rope_theta": 1e6}
+    (tmp_path / "params.json").write_text(json.dumps({**params, "vocab_size": 16}))
+    with pytest.raises(InputError, match="transformers builds no class from it"):
+        check(tmp_path)
