@@ -45,7 +45,7 @@ def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[AuditFinding]
         return
 
     spec = target.spec
-    longest = max(target.requested_length or 0, spec.length)
+    longest = target.requested_length or spec.length
     draft_length = draft.spec.length
     if draft_length < longest:
         about: dict[str, Any] = {"theirs": draft_length, "longest": longest}

@@ -122,7 +122,8 @@ def advise_one_base(
         trained = f"give {reference} the base {base!r} if the model was trained with it"
         return f"{trained}, else {fix}" if fix else trained
     if not fix and "llama.cpp" in names:
-        return f"--rope-freq-base {right_base!r}"
+        who = " (for llama.cpp)" if len(names) > 1 else ""
+        return f"--rope-freq-base {right_base!r}{who}"
     return fix
 
 

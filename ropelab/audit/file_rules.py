@@ -162,7 +162,9 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
 
     limit = case.document.tokenizer_length
     claimed = case.spec.claimed_len
-    if limit and claimed and limit < claimed:
+    # Whoever asks for fewer tokens needs no more.
+    needed = min(case.requested_length or claimed, claimed) if claimed else 0
+    if limit and claimed and limit < needed:
         yield make_finding("W14", limit=limit, claimed=claimed)
 
 

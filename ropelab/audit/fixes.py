@@ -34,7 +34,12 @@ from ropelab.math.scaling import Yarn
 from ropelab.readers.flags import OVERRIDES
 from ropelab.readers.scaling_types import yarn_attention
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import MAXIMUM, ORIGINAL, find_language_part
+from ropelab.readers.trace import (
+    MAXIMUM,
+    ORIGINAL,
+    find_language_part,
+    list_blocks,
+)
 from ropelab.runs.errors import InputError
 
 # The advice for a value without a meaning.
@@ -106,7 +111,7 @@ def list_places_of_base(case: AuditCase, base: float) -> dict[str, Fragment]:
     """
     if case.document.kind == "gguf":
         return {}
-    prefix, _ = find_language_part(case.document.config)
+    prefix, language_part = find_language_part(case.document.config)
     part_name = prefix.removesuffix(".")
     beside_block = f"in {part_name}" if part_name else "at top level"
     changes: dict[str, Fragment] = {beside_block: {"rope_theta": base}}
@@ -114,6 +119,10 @@ def list_places_of_base(case: AuditCase, base: float) -> dict[str, Fragment]:
     if case.block and case.document.kind == "config":
         in_block = change_block(case, {"rope_theta": base})
         changes[f"in {prefix}{case.block_path}"] = in_block
+    for name in list_blocks(language_part):
+        if name != case.block_name and case.document.kind == "config":
+            in_other_block = {name: {**language_part[name], "rope_theta": base}}
+            changes[f"in {prefix}{name}"] = in_other_block
     return changes
 
 

@@ -87,7 +87,7 @@ def _describe_origins(claims: pd.DataFrame) -> list[str]:
     committed = int((claims["decided_from"] == COMMITTED).sum())
     if committed:
         sentences.append(
-            f"No run stored here decides {committed} of them: their verdicts are those"
+            f"No run stored here decides {committed} statements: their verdicts are those"
             " of the committed results, and `ropelab claims --run` decides them anew."
         )
 

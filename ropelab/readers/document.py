@@ -129,7 +129,9 @@ def read_tokenizer_length(folder: Path) -> int | None:
     if not path.is_file():
         return None
     length = parse(str(path), read_beginning(path)).get("model_max_length")
-    if isinstance(length, int | float) and 0 < length < FIRST_UNLIMITED_LENGTH:
+    if isinstance(length, bool) or not isinstance(length, int | float):
+        return None
+    if 0 < length < FIRST_UNLIMITED_LENGTH:
         return int(length)
     return None
 

@@ -414,6 +414,10 @@ def test_a_folder_with_a_short_tokenizer(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(QWEN))
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 2048}')
     assert "W14" in codes(audit(str(tmp_path), length=4096))
+    assert "W14" in codes(audit(str(tmp_path)))
+    assert "W14" not in codes(audit(str(tmp_path), length=2048))
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": true}')
+    assert "W14" not in codes(audit(str(tmp_path)))
 
 
 def test_mistrals_own_format():

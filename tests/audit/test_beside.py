@@ -4,6 +4,7 @@ position axes.
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,8 @@ def test_a_smaller_second_file_is_a_draft_model(
         *compare_draft(audited(small), audited(target))
     ]  # the larger is no draft
     assert not [*compare_draft(audited(target), audited(target))]
+    asked = replace(audited(target), requested_length=2048)
+    assert {one.code for one in compare_draft(asked, audited(small))} == {"N05"}
     same = {**target, "num_hidden_layers": 2}
     assert not [*compare_draft(audited(target), audited(same))]
     paths = []

@@ -561,3 +561,224 @@ def test_each_length_and_factor_that_is_advised_ends_its_finding(
             if finding.code in ("W03", "W10"):
                 assert have_equal_rotation(after.spec, before.spec), changed
     assert typed > 5 or (claimed is None and names == ("exllamav3",))
+
+
+def override(key: str, **changes: Any) -> str:
+    """Return vLLM's flag that lays keys over the file's, a block among them."""
+    block = {**YARN, "rope_theta": 1e6, **changes}
+    return f"--hf-overrides '{json.dumps({key: block})}'"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "flags", "fix"),
+    [
+        (
+            "llama.cpp",
+            "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32768 -c 65536",
+            "--rope-scale 2",
+        ),
+        (
+            "llama.cpp",
+            "--rope-scaling yarn --rope-freq-scale 0.25 --yarn-orig-ctx 32768 -c 65536",
+            "--rope-freq-scale 0.5",
+        ),
+        (
+            "vllm",
+            f"{override('rope_parameters')} --max-model-len 65536",
+            '"factor": 2.0 in --hf-overrides',
+        ),
+    ],
+)
+@pytest.mark.parametrize("scaling", [{}, {"rope_scaling": YARN}])
+def test_a_factor_is_advised_where_it_was_given(
+    runtime: str, flags: str, fix: str, scaling: dict[str, Any]
+) -> None:
+    """A factor in the file is for nobody whose server has a flag for it."""
+    config = {**QWEN, **scaling, "max_position_embeddings": 131072}
+    assert find_fix(audit_file(config, runtime=runtime, flags=flags), "N02") == fix
+    old, new = {
+        "--rope-scale 2": ("--rope-scale 4", fix),
+        "--rope-freq-scale 0.5": ("--rope-freq-scale 0.25", fix),
+    }.get(fix, ('"factor": 4.0', '"factor": 2.0'))
+    typed = flags.replace(old, new)
+    assert typed != flags
+    after = audit_file(config, runtime=runtime, flags=typed)
+    assert "N02" not in {each.code for each in after.findings}
+
+
+def test_a_length_is_claimed_for_a_scaling_by_a_flag() -> None:
+    """The block of the flag states the length of training, and the file has no block."""
+    flags = override("rope_parameters")
+    before = audit_file(QWEN, runtime="vllm", flags=flags)
+    fix = find_fix(before, "W10")
+    assert fix == '"max_position_embeddings": 131072'
+    typed = {**QWEN, "max_position_embeddings": 131072}
+    after = audit_file(typed, runtime="vllm", flags=flags)
+    assert "W10" not in {each.code for each in after.findings}
+    assert have_equal_rotation(after.spec, before.spec)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "flag"), [("vllm", "--max-model-len"), ("sglang", "--context-length")]
+)
+@pytest.mark.parametrize("length", [32768, 131072])
+def test_a_server_that_is_given_its_length_needs_no_other(
+    runtime: str, flag: str, length: int
+) -> None:
+    """Both multiply the length of a file with linear scaling, until they are told."""
+    config = {**QWEN, "rope_scaling": {"type": "linear", "factor": 4.0}}
+    before = audit_file(config, runtime=runtime)
+    assert find_fix(before, "E07") == "give the server the length you mean"
+    assert before.answer.endswith("the file claims 32768.")
+    after = audit_file(config, runtime=runtime, flags=f"{flag} {length}")
+    assert not after.findings
+    assert [row["claimed_tokens"] for row in after.rows["runtimes"]] == [length]
+
+
+def test_linear_scaling_by_flags_reaches_its_factor_times_the_length() -> None:
+    flags = "--rope-scaling linear --rope-scale 4 -c"
+    for length, code in ((131072, ""), (131073, "W18")):
+        result = audit_file(QWEN, runtime="llama.cpp", flags=f"{flags} {length}")
+        assert {each.code for each in result.findings} == {code} - {""}
+    # The file states the length that its own scaling reaches.
+    config = {**QWEN, "rope_scaling": {"type": "linear", "factor": 4.0}}
+    result = audit_file(config, runtime="llama.cpp", flags=f"{flags} 65536")
+    assert "W18" in {each.code for each in result.findings}
+
+
+def test_llama3_reaches_as_far_in_a_table_of_divisors() -> None:
+    block = {
+        "rope_type": "llama3",
+        "factor": 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    config = {**QWEN, "model_type": "llama", "rope_scaling": block}
+    config["max_position_embeddings"] = 131072
+    for runtime in ("transformers-5", "llama.cpp"):
+        for length, code in ((262144, ""), (262145, "W18")):
+            result = audit_file(config, runtime=runtime, length=length)
+            assert {each.code for each in result.findings} == {code} - {""}
+
+
+GEMMA: dict[str, Any] = {
+    "model_type": "gemma3_text",
+    "hidden_size": 2560,
+    "num_attention_heads": 8,
+    "head_dim": 256,
+    "num_hidden_layers": 34,
+    "sliding_window": 1024,
+    "max_position_embeddings": 65536,
+    "rope_parameters": {
+        "full_attention": {**YARN, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    },
+}
+
+
+def test_a_dict_for_each_layer_type_is_the_block_of_the_main_layers() -> None:
+    """Gemma 3 as transformers 5 saves it: a key beside the dicts has no effect."""
+    before = audit_file(GEMMA)
+    assert find_fix(before, "W02") == '"max_position_embeddings": 131072'
+    fix = find_fix(audit_file(GEMMA, length=40000), "N02")
+    assert fix == (
+        '"factor": 1.220703125 inside rope_parameters.full_attention and'
+        ' "max_position_embeddings": 40000'
+    )
+    typed = deepcopy(GEMMA)
+    typed["rope_parameters"]["full_attention"]["factor"] = 1.220703125
+    typed["max_position_embeddings"] = 40000
+    after = audit_file(typed, length=40000)
+    assert not {each.code for each in after.findings} & {"N02", "W02", "W10", "W11"}
+    assert after.spec.scaling.factor == pytest.approx(1.220703125)
+
+
+def test_a_scaling_beside_the_dicts_goes_to_the_layers_that_it_is_meant_for() -> None:
+    config = deepcopy(GEMMA)
+    config["max_position_embeddings"] = 131072
+    full = {"rope_type": "default", "rope_theta": 1e6}
+    config["rope_parameters"]["full_attention"] = full
+    config["rope_parameters"] |= {"factor": 8.0, "rope_type": "linear"}
+    before = audit_file(config)
+    assert find_fix(before, "W11") == (
+        "move it into the dict of the layers that it is meant for, such as"
+        " rope_parameters.full_attention"
+    )
+    assert find_fix(before, "E08").startswith(
+        "move factor, rope_type into rope_parameters.full_attention (for transformers-5,"
+    )
+    full |= {"factor": 8.0, "rope_type": "linear"}
+    del config["rope_parameters"]["factor"], config["rope_parameters"]["rope_type"]
+    after = audit_file(config)
+    assert after.spec.scaling.factor == 8
+    assert "W11" not in {each.code for each in after.findings}
+    local = after.reference.layers["sliding_attention"]
+    assert (local.base, local.method) == (1e4, "unscaled")
+
+
+@pytest.mark.parametrize("context", [40000, 80000])
+@pytest.mark.parametrize("kind", ["dynamic", "linear"])
+def test_a_text_for_a_file_that_servers_alone_read(
+    tmp_path: Path, context: int, kind: str
+) -> None:
+    """They multiply the length of the file, which is not what the file states."""
+    block = {"rope_type": kind, "factor": 2.0}
+    part = {**QWEN, "max_position_embeddings": 40000, "rope_scaling": block}
+    config = {
+        "model_type": "internvl_chat",
+        "architectures": ["InternVLChatModel"],
+        "llm_config": part,
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    (emission,) = emit(path, context=context, target="portable").targets
+    if context == 40000 or kind == "dynamic":
+        assert emission.text == "{}"
+    else:
+        written = json.loads(emission.text)["llm_config"]
+        assert written["max_position_embeddings"] == context
+    assert ("it cannot reach 80000 tokens" in emission.lost) == (
+        context == 80000 and kind == "dynamic"
+    )
+
+
+@pytest.mark.parametrize(
+    ("block", "is_optional"),
+    [
+        ({**YARN, "factor": 0}, False),
+        ({"type": "linear", "factor": 0}, False),
+        ({**YARN, "attention_factor": -1.0}, True),
+        ({**YARN, "beta_fast": 1, "beta_slow": 32}, True),
+    ],
+)
+def test_a_key_is_left_out_only_if_it_has_a_default(
+    block: dict[str, Any], is_optional: bool
+) -> None:
+    config = {**QWEN, "rope_scaling": block}
+    fix = find_fix(audit_file(config), "E11")
+    assert fix.startswith("the value from the model's card")
+    assert fix.endswith("for the default") == is_optional
+    for key in ("factor", "attention_factor", "beta_fast", "beta_slow"):
+        if f" {key} " in fix:
+            del block[key]
+    if is_optional:
+        after = audit_file({**QWEN, "rope_scaling": block})
+        assert "E11" not in {each.code for each in after.findings}
+
+
+def test_a_base_is_written_into_the_block_that_is_read() -> None:
+    """Of two blocks, transformers 5 reads the one and llama.cpp the other."""
+    part = {
+        **QWEN3_VL,
+        "model_type": "qwen3_5_text",
+        "rope_theta": 1e6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 2e6},
+    }
+    config = {"model_type": "qwen3_5", "text_config": part}
+    before = audit_file(config)
+    fix = find_fix(before, "E03")
+    assert fix == 'write "rope_theta": 1000000.0 in text_config.rope_parameters'
+    part["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6}
+    after = audit_file(config)
+    assert {spec.base for _, spec in after.specs} == {1e6}

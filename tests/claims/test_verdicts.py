@@ -118,7 +118,7 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
         assert claims.loc[id_, "verdict"] == found.verdict(find_claim(id_).kind)
         assert claims.loc[id_, "measured"] == found.measured
     said = verdicts.answer(tables)
-    assert mentions(said, "No run", f"{elsewhere.sum()} of them")
+    assert mentions(said, "No run", f"{elsewhere.sum()} statements")
     assert mentions(said, "`ropelab claims --run`")
     one = verdicts.answer(run(ClaimsConfig(id="yarn-extends")))
     assert mentions(one, "committed results", "`ropelab run reference/extrapolate`")
@@ -487,3 +487,16 @@ def test_a_stored_run_does_not_fit_another_ledger(monkeypatch):
 
     monkeypatch.setattr("ropelab.claims.experiment.read_table_beside", with_one_more)
     assert ClaimsConfig().inputs()["ledger"] != ledger
+
+
+def test_a_run_that_lacks_what_arithmetic_needs_decides_nothing():
+    """A run of `base` for other contexts has no exact bounds for the printed bases."""
+    claim = find_claim("base-bound-table-su")
+    row = {"head_dim": 128, "rotating_pairs": 64, "context_tokens": 1000}
+    bound = pd.DataFrame([{**row, "smallest_admissible_base": 1000.0}])
+    run_of_base = Stored("base", {}, {"bound": bound}, path="")
+    here = claim.evidence(runs=(run_of_base,))
+    assert here.verdict(claim.kind) is Verdict.UNDECIDED
+    decided = verdicts._decide_by_runs(claim, (run_of_base,))
+    assert decided.origin == committed.COMMITTED
+    assert decided.findings.verdict(claim.kind) is Verdict.HOLDS
