@@ -1,9 +1,12 @@
 """Changes of a file, laid over a copy of it that the runtimes read anew."""
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ropelab.audit.audit_case import AuditCase, measure_distance
+from ropelab.audit.causes import is_plain, list_scaled_by_ratio, list_unscaled
 from ropelab.audit.wanted import Fragment, merge_into_part
 from ropelab.readers import registry
 from ropelab.readers.document import Document
@@ -84,6 +87,25 @@ def read_changed(
     return registry.read(reading.runtime, config, case.flags.settings).main_spec
 
 
+def find_wanted_spec(case: AuditCase, changed_config: Mapping[str, Any]) -> RopeSpec:
+    """Return the rotation that the file means: that of the reference or, if it passes
+    over the scaling, of another runtime that does not.
+
+    If all of them pass over it, it is what a runtime reads of the changed file.
+    """
+    faulty = {*list_unscaled(case), *list_scaled_by_ratio(case)}
+    specs = {case.reference.runtime.name: case.spec, **dict(case.specs)}
+    for name, spec in specs.items():
+        if name not in faulty:
+            return spec
+
+    for reading in case.readings:
+        changed_spec = read_changed(case, reading, changed_config)
+        if changed_spec is not None and not is_plain(changed_spec):
+            return changed_spec
+    return case.spec
+
+
 def list_misled(
     case: AuditCase,
     changed_config: Mapping[str, Any],
@@ -107,6 +129,15 @@ def list_misled(
         if not _rotates_as(changed_spec, spec_after, case.length):
             misled.append(reading.runtime.name)
     return misled
+
+
+def write_command(case: AuditCase, context: str, target: str = "") -> str:
+    """Return the command `emit` for a file, as it is typed."""
+    name = case.document.name
+    # A configuration may come from standard input.
+    file = shlex.quote(name) if os.path.exists(name) else "FILE"  # noqa: PTH110
+    command = f"ropelab emit --from {file} --context {context}"
+    return f"{command} --target {target}" if target else command
 
 
 def name_misled(names: Sequence[str]) -> str:

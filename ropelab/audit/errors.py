@@ -13,10 +13,10 @@ from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.audit.fixes import (
     VALUE_OF_CARD,
     advise_base,
-    advise_form,
     advise_length,
     advise_value,
 )
+from ropelab.audit.forms import advise_form
 from ropelab.readers.axes import explain_vision
 from ropelab.readers.registry import TRAINERS
 from ropelab.readers.scaling_types import SAME_TYPES

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
+from ropelab.audit.changes import write_command
 from ropelab.audit.finding import AuditFinding, make_finding, say_where
-from ropelab.audit.fixes import advise_factor, write_command
+from ropelab.audit.fixes import advise_factor
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.families import TRAINED_LENGTHS, find_family
 from ropelab.readers.family import Family
