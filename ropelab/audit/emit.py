@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ropelab.audit.sources import read_source
-from ropelab.audit.targets import TARGETS, Target
+from ropelab.audit.targets import TARGETS, Target, make_newer_block
 from ropelab.audit.wanted import (
     Fragment,
     ModelFile,
@@ -256,6 +256,7 @@ def write_text(
         chosen = replace(chosen, runtimes=tuple(runtimes))
     all_keys, all_flags = write_keys_and_flags(chosen, rotation)
     flags = leave_out_flags(chosen, rotation, all_keys, all_flags)
+    all_keys = add_newer_block(chosen, rotation, all_keys)
     fragment, losses = leave_out_keys(chosen, rotation, all_keys, flags)
     changes = bool(fragment) or bool(flags.keys() - LENGTH_FLAGS)
     lost = list_lost(chosen, rotation, losses, changes)
@@ -353,6 +354,28 @@ def leave_out_keys(
         if is_no_worse or is_right:
             return shorter, shorter_losses
     return fragment, losses
+
+
+def add_newer_block(
+    target: Target, rotation: WantedRotation, fragment: Fragment
+) -> Fragment:
+    """Return the keys with the block under its newer name as well, if that helps.
+
+    Some model files read rope_parameters alone. Elsewhere the older name is enough.
+    """
+    has_older_name = fragment.get("rope_scaling") and "rope_parameters" not in fragment
+    if not has_older_name or target.as_flag:
+        return fragment
+    losses = find_losses(target, rotation, fragment, {})
+    if not losses.differing and not losses.refusing:
+        return fragment
+    both = {**fragment, "rope_parameters": make_newer_block(rotation)}
+    losses_of_both = find_losses(target, rotation, both, {})
+    is_better = (
+        losses_of_both.right_count > losses.right_count
+        and losses_of_both.count_silent() <= losses.count_silent()
+    )
+    return both if is_better else fragment
 
 
 def list_lost(

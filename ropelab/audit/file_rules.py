@@ -205,8 +205,6 @@ def find_second_block(case: AuditCase) -> Iterator[AuditFinding]:
         blocks=" and ".join(names),
         keys=", ".join(keys),
         readers="; ".join(parts),
-        kept=case.block_name,
-        other=other_name,
     )
 
 

@@ -103,7 +103,11 @@ def list_places_of_base(case: AuditCase, base: float) -> dict[str, Fragment]:
     if case.block and case.document.kind == "config":
         in_block = change_block(case, {"rope_theta": base})
         changes[f"in {prefix}{case.block_path}"] = in_block
-    for name in list_blocks(language_part):
+    blocks = list_blocks(language_part)
+    if not blocks and case.document.kind == "config":
+        in_new_block = {"rope_parameters": {"rope_theta": base}}
+        changes[f"in {prefix}rope_parameters"] = in_new_block
+    for name in blocks:
         if name != case.block_name and case.document.kind == "config":
             in_other_block = {name: {**language_part[name], "rope_theta": base}}
             changes[f"in {prefix}{name}"] = in_other_block

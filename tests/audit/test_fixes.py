@@ -459,9 +459,10 @@ def test_two_blocks_that_differ_are_named_with_who_reads_which() -> None:
         "rope_scaling and rope_parameters differ in factor: rope_scaling is read by"
         " transformers-5, vllm; rope_parameters is read by llama.cpp"
     )
-    assert found.do == (
-        "leave rope_parameters out, and write what is meant into rope_scaling"
-    )
+    assert found.do == "write what is meant into both"
+    typed = {**TWO_BLOCKS, "rope_scaling": YARN}
+    typed["rope_parameters"] = {**YARN, "rope_theta": 1e6}
+    assert find_agreeing(audit_file(typed, runtime=names)) == set(names)
     # A base in one of them alone contradicts nothing, and neither do other words.
     same = {**TWO_BLOCKS, "rope_scaling": {**YARN, "type": "yarn"}}
     assert "W20" not in {each.code for each in audit_file(same).findings}
@@ -782,3 +783,23 @@ def test_a_base_is_written_into_the_block_that_is_read() -> None:
     part["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6}
     after = audit_file(config)
     assert {spec.base for _, spec in after.specs} == {1e6}
+
+
+def test_a_text_has_the_block_under_the_name_that_a_model_file_reads(
+    tmp_path: Path,
+) -> None:
+    """MLX-LM's file for Qwen 3.5 looks into rope_parameters alone."""
+    part = {**QWEN3_VL, "model_type": "qwen3_5_text", "rope_theta": 1e6}
+    del part["rope_parameters"]
+    config = {"model_type": "qwen3_5", "text_config": part}
+    before = audit_file(config)
+    assert "mlx-lm" not in find_agreeing(before)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    context = before.spec.length
+    (emission,) = emit(path, context=context, target="portable").targets
+    assert not emission.lost
+    part |= json.loads(emission.text)["text_config"]
+    after = audit_file(config)
+    assert find_agreeing(after) == {name for name, _ in after.specs}
+    assert "mlx-lm" in find_agreeing(after)
