@@ -341,7 +341,9 @@ def find_unread_values(
             continue
         fix = ""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if key == "rope_theta" and is_number:
+        # The base of layers with a window is not that of all layers.
+        is_of_window = ".sliding_attention." in path
+        if key == "rope_theta" and is_number and not is_of_window:
             fix = advise_base(case, value, [name for name, _ in case.specs])
         yield make_finding(
             "W11",
